@@ -52,15 +52,15 @@ def _print_text(message: str, *, err: bool = False, nl: bool = True) -> None:
     typer.echo(message, err=err, nl=nl)  # noqa: TID251 - here alone
 
 
-def number(value: float, places: int = 3) -> str:
+def number_text(value: float, places: int = 3) -> str:
     """Return a number with these decimal places; one digit if it would round to zero."""
     text = f"{value:.{places}f}"
     return text if float(text) or not value else f"{value:.1g}"
 
 
-def percent(value: float | None, places: int = 1) -> str:
+def percent_text(value: float | None, places: int = 1) -> str:
     """Return a fraction as a percentage."""
-    return "-" if value is None else f"{number(100 * value, places)}%"
+    return "-" if value is None else f"{number_text(100 * value, places)}%"
 
 
 def print_records_as(output: OutputFormat) -> None:
@@ -142,14 +142,14 @@ def _cell_text(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case float():
-            return number(value)
+            return number_text(value)
         case list() | tuple():
             return ",".join(str(each) for each in value) or "-"
         case _:
             return str(value)
 
 
-def resources(amounts: Mapping[str, Any]) -> str:
+def amounts_text(amounts: Mapping[str, Any]) -> str:
     """Return a resource vector as ``4 vcpus, 8192 memory_mib``."""
     return ", ".join(f"{amount} {name}" for name, amount in amounts.items())
 

@@ -130,7 +130,9 @@ def time_since(value: object) -> str:
     """Return how long ago an API time was, as text."""
     if not isinstance(value, str):
         return "-"
-    return span(max(0.0, (datetime.now(UTC) - datetime.fromisoformat(value)).total_seconds()))
+    return duration_text(
+        max(0.0, (datetime.now(UTC) - datetime.fromisoformat(value)).total_seconds())
+    )
 
 
 def time_until(value: object) -> str:
@@ -138,10 +140,10 @@ def time_until(value: object) -> str:
     if not isinstance(value, str):
         return "-"
     seconds = (datetime.fromisoformat(value) - datetime.now(UTC)).total_seconds()
-    return span(max(0.0, seconds))
+    return duration_text(max(0.0, seconds))
 
 
-def span(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Return a duration as text, in the largest unit of which it has at least two."""
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * length:

@@ -13,7 +13,7 @@ from controller.session.polling import change_printer, poll_attempts
 from controller.terminal.errors import WaitExpiredError
 from controller.terminal.output import echo, short_id
 from controller.terminal.progress_bars import new_bar
-from controller.terminal.times import span
+from controller.terminal.times import duration_text
 from plain_text import plain
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def progress_text(move: Mapping[str, Any]) -> str:
         return "begins"
     text = f"{left / _MIB:.0f} MiB left"
     if rate:
-        text += f", {rate / _MIB:.0f} MiB/s, {span(left / rate)} to go"
+        text += f", {rate / _MIB:.0f} MiB/s, {duration_text(left / rate)} to go"
     return text
 
 

@@ -19,8 +19,8 @@ from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import (
     echo,
     echo_lines,
-    number,
-    percent,
+    number_text,
+    percent_text,
     print_json,
     print_table,
     short_id,
@@ -61,17 +61,17 @@ COLUMNS = (
     field("failed", right=True),
     field("waves", right=True),
     Column("not moved", lambda row: len(row["not_moved"]), right=True),
-    Column("GiB", lambda row: number(row["moved_gib"], 1), right=True),
+    Column("GiB", lambda row: number_text(row["moved_gib"], 1), right=True),
     Column("age", lambda row: time_since(row["requested_at"]), right=True),
     Column("requested by", lambda row: row["requested_by"], spare=2),
     Column("last error", lambda row: row["last_error"], spare=1),
 )
 _MEASURES = (
-    ("potential", "potential", partial(number, places=4)),
-    ("fairness_distance", "distance from fair", partial(percent, places=2)),
-    ("mean_skewness", "mean skewness", partial(number, places=4)),
+    ("potential", "potential", partial(number_text, places=4)),
+    ("fairness_distance", "distance from fair", partial(percent_text, places=2)),
+    ("mean_skewness", "mean skewness", partial(number_text, places=4)),
     ("hosts_in_use", "hosts in use", str),
-    ("moved_gib", "GiB moved", partial(number, places=1)),
+    ("moved_gib", "GiB moved", partial(number_text, places=1)),
 )
 #: What keeps VMs where others would like to be; obstacles without words of their own say theirs.
 _IN_THE_WAY: Final[Mapping[str, str]] = {
@@ -309,7 +309,7 @@ def _print_measures(plan: Mapping[str, Any]) -> None:
     columns = (field("measure"), field("before", right=True), field("after", right=True))
     print_table(columns, rows, empty="")
     if plan["gain"] is not None:
-        echo(f"gain {number(plan['gain'], 6)}")
+        echo(f"gain {number_text(plan['gain'], 6)}")
     if plan.get("effect"):  # an older API has none
         echo("")
         echo_lines(textwrap.fill(plan["effect"], terminal_width() or 100))
@@ -326,7 +326,9 @@ def _print_moves(moves: Sequence[Mapping[str, Any]]) -> None:
             field("from_host", "from", prose=True),
             field("to_host", "to", prose=True),
             field("why", spare=1),
-            Column("GiB", lambda row: number(row["transfer_mib"] / 1024, 1), right=True, spare=1),
+            Column(
+                "GiB", lambda row: number_text(row["transfer_mib"] / 1024, 1), right=True, spare=1
+            ),
             Column("state", lambda row: "refused" if row["refused"] else row["state"]),
         ),
         moves,

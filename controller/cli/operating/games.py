@@ -8,7 +8,7 @@ from typing import Any, Final
 from controller.cli.operating.shadow import TENANTS, comparison_rows
 from controller.terminal.columns import Column, field
 from controller.terminal.name_lists import first_names
-from controller.terminal.output import echo, number, percent, print_table
+from controller.terminal.output import echo, number_text, percent_text, print_table
 from plain_text import plain
 
 Row = Mapping[str, Any]
@@ -46,7 +46,9 @@ def print_game(game: Row) -> None:
         field("weighed", right=True, spare=4),
         field("v(A)", right=True, spare=3),
         field("skewness", right=True, spare=3),
-        Column("distance from fair", lambda row: percent(row["distance from fair"]), right=True),
+        Column(
+            "distance from fair", lambda row: percent_text(row["distance from fair"]), right=True
+        ),
     )
     print_table(columns, rows, empty="it placed nothing")
     if left := game["steps_left_out"]:
@@ -62,7 +64,7 @@ def _step_row(game: Row, place: int, step: Row) -> dict[str, Any]:
         "what": _KINDS[step["kind"]] + number_of,
         "where": _hosts_text(game, step),
         "took": _choice_text(game, step, chosen),
-        "utility": None if chosen is None else number(chosen["utility"], 4),
+        "utility": None if chosen is None else number_text(chosen["utility"], 4),
         "weighed": len(step["combinations"]) or None,
         "v(A)": _number_text(step["fairness"]),
         "skewness": _number_text(step["skewness"]),
@@ -71,7 +73,7 @@ def _step_row(game: Row, place: int, step: Row) -> dict[str, Any]:
 
 
 def _number_text(value: float | None) -> str | None:
-    return None if value is None else number(value, 4)
+    return None if value is None else number_text(value, 4)
 
 
 def _hosts_text(game: Row, step: Row) -> str:

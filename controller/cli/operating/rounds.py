@@ -14,7 +14,7 @@ from controller.session.round_texts import decided_by_text, duration_s, shares_t
 from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError
-from controller.terminal.output import echo, percent, print_json, print_table
+from controller.terminal.output import echo, percent_text, print_json, print_table
 from controller.terminal.pairs import parse_parameters
 from controller.terminal.times import clock
 from plain_text import plain
@@ -53,9 +53,11 @@ COLUMNS = (
     field("dropped", right=True),
     Column("shares", shares_text, spare=3),
     Column("bound", lambda row: _bound_text(row.get("bound")), right=True),
-    Column("distance from fair", lambda row: percent(row.get("fair_distance")), right=True),
+    Column("distance from fair", lambda row: percent_text(row.get("fair_distance")), right=True),
     Column(
-        "price of fairness", lambda row: percent(_price_of_fairness(row.get("prices"))), right=True
+        "price of fairness",
+        lambda row: percent_text(_price_of_fairness(row.get("prices"))),
+        right=True,
     ),
     Column("took", lambda row: _duration_text(duration_s(row)), right=True),
 )
@@ -126,7 +128,7 @@ def show_round(session: Session, number: NumberArgument) -> None:
         ("engine", found.get("engine_version")),
         ("inputs digest", found.get("inputs_digest")),
         ("bound", _bound_text(found.get("bound"))),
-        ("distance from fair", percent(found.get("fair_distance"))),
+        ("distance from fair", percent_text(found.get("fair_distance"))),
         ("inputs", None if found.get("replayable", True) else "purged: cannot be replayed"),
     ):
         if value is not None:
@@ -198,7 +200,7 @@ def _print_prices(prices: Mapping[str, Any]) -> None:
     resource = prices["resource"]
     echo(f"could be placed   {prices['most']:g} {resource}")
     echo(f"within fair share {prices['fair']:g} {resource}")
-    cost = f"{prices['of_fairness']:g} {resource}, {percent(_price_of_fairness(prices))}"
+    cost = f"{prices['of_fairness']:g} {resource}, {percent_text(_price_of_fairness(prices))}"
     echo(f"price of fairness {cost}")
     if not prices["classes"]:
         echo("no resource had a price: what waited had room")

@@ -11,7 +11,7 @@ import typer
 
 from controller.session.session import Session, list_command
 from controller.terminal.columns import Column, field
-from controller.terminal.output import echo, number, percent, print_table
+from controller.terminal.output import echo, number_text, percent_text, print_table
 from controller.terminal.times import clock, parse_moment
 
 Row = Mapping[str, Any]
@@ -33,7 +33,7 @@ def _both_policies_cell(
 
 def _used_percent(used: Mapping[str, float]) -> str:
     """Return the used percentage of the first resource."""
-    return percent(next(iter(used.values()), None))
+    return percent_text(next(iter(used.values()), None))
 
 
 def _duration_text(row: Row) -> str | None:
@@ -48,7 +48,7 @@ COLUMNS = (
     Column("not placed", _both_policies_cell("left_out"), right=True),
     field("agreed", "same host", right=True),
     Column("in use", _both_policies_cell("used", _used_percent), right=True),
-    Column("distance from fair", _both_policies_cell("fair_distance", percent), right=True),
+    Column("distance from fair", _both_policies_cell("fair_distance", percent_text), right=True),
     Column("took", _duration_text, right=True),
     field("error"),
 )
@@ -60,7 +60,7 @@ def _placed_text(row: Row) -> str | None:
 
 
 def _share_cell(name: str) -> Callable[[Row], str]:
-    return lambda row: number(row[name])
+    return lambda row: number_text(row[name])
 
 
 TENANTS = (
@@ -133,7 +133,7 @@ def agreement_summary(rows: Sequence[Row]) -> str:
         words += [
             f"{placed[0]} VMs placed, {placed[1]} by the second policy",
             f"{agreed} ({part:.0%}) on the same host",
-            f"distance from fair {percent(far[0])}, {percent(far[1])} by the second",
+            f"distance from fair {percent_text(far[0])}, {percent_text(far[1])} by the second",
             f"which took {statistics.median(row['seconds'] for row in both):.3f} s (median)",
         ]
     words += [f"{failed} failed"] * bool(failed) + [f"{skipped} skipped"] * bool(skipped)
@@ -168,7 +168,7 @@ def comparison_rows(found: Row) -> list[tuple[str, str | None]]:
         ("not placed", _both_policies_cell("left_out")(found)),
         ("on the same host", str(found["agreed"])),
         ("in use", _both_policies_cell("used", _used_percent)(found)),
-        ("distance from fair", _both_policies_cell("fair_distance", percent)(found)),
+        ("distance from fair", _both_policies_cell("fair_distance", percent_text)(found)),
         ("took", _duration_text(found)),
     ]
     if found["cut"]:

@@ -9,7 +9,7 @@ from controller.session.session import Session, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import CliError
 from controller.terminal.output import echo, print_json, print_table
-from controller.terminal.times import clock, span, time_since
+from controller.terminal.times import clock, duration_text, time_since
 
 #: Heartbeats of several connections differ by less.
 _AHEAD_S: Final = 5.0
@@ -52,17 +52,18 @@ def clock_sentence(found: Mapping[str, Any]) -> str | None:
     step, ahead_s = found.get("clock_step"), found.get("clock_ahead_s") or 0.0
     check = "check the time synchronization of the database's machine (chronyc tracking)"
     if ahead_s > _AHEAD_S:
-        return f"the newest heartbeat lies {span(ahead_s)} ahead of the database's clock: {check}"
+        ahead = duration_text(ahead_s)
+        return f"the newest heartbeat lies {ahead} ahead of the database's clock: {check}"
     if step is None:
         return None
     if step.get("ahead_s"):
         return (
-            f"the database's clock stepped ahead by {span(step['ahead_s'])}, noticed at"
+            f"the database's clock stepped ahead by {duration_text(step['ahead_s'])}, noticed at"
             f" {clock(step['at'])}: {check}, and set it within an hour of then: requests and"
             " reservations end, and history goes, by the new time only after that"
         )
     return (
-        f"the database's clock stepped back by {span(step['back_s'])}, noticed at"
+        f"the database's clock stepped back by {duration_text(step['back_s'])}, noticed at"
         f" {clock(step['at'])}: {check}; older events and audit rows may lie ahead of newer ones"
     )
 

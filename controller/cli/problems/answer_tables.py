@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from controller.terminal.columns import Column, field
-from controller.terminal.output import echo, echo_lines, number, print_table
+from controller.terminal.output import echo, echo_lines, number_text, print_table
 
 #: What the reasons of `left_out` mean, in words.
 REASONS: Final[Mapping[str, str]] = {
@@ -165,7 +165,7 @@ def _fair_share_columns(details: Row) -> list[Column]:
 
 
 def _percent_text(part: float | None) -> str:
-    return "-" if part is None else f"{number(100 * part, 2)} %"
+    return "-" if part is None else f"{number_text(100 * part, 2)} %"
 
 
 def _number_text(amount: float) -> str:

@@ -15,7 +15,7 @@ from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import (
     OutputFormat,
     echo,
-    number,
+    number_text,
     print_json,
     print_records_as,
     print_table,
@@ -62,7 +62,7 @@ def print_study(comparison: Mapping[str, Any], summaries: Sequence[Mapping[str, 
 
 
 def _percent_text(value: float | None) -> str:
-    return "-" if value is None else f"{number(100 * value, 2)} %"
+    return "-" if value is None else f"{number_text(100 * value, 2)} %"
 
 
 def _seconds_text(value: float | None) -> str:

@@ -14,9 +14,16 @@ from controller.session.polling import poll_attempts
 from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError, WaitExpiredError
-from controller.terminal.output import echo, percent, print_json, print_table, resources, short_id
+from controller.terminal.output import (
+    amounts_text,
+    echo,
+    percent_text,
+    print_json,
+    print_table,
+    short_id,
+)
 from controller.terminal.pairs import parse_pairs, parse_parameters
-from controller.terminal.times import span, time_since
+from controller.terminal.times import duration_text, time_since
 
 app = typer.Typer(
     name="what-if",
@@ -39,7 +46,7 @@ _ROWS: Final = 10  #: of tenants, and of what waits; -o json has all
 COLUMNS = (
     Column("what-if", lambda row: short_id(row["id"])),
     Column("state", lambda row: row["state"]),
-    Column("over", lambda row: percent(row["progress"]), right=True),
+    Column("over", lambda row: percent_text(row["progress"]), right=True),
     Column("changed", lambda row: change_summary(row["arguments"]), spare=2),
     Column("age", lambda row: time_since(row["requested_at"]), right=True),
     Column("requested by", lambda row: row["requested_by"], spare=1),
@@ -221,8 +228,8 @@ def print_what_if(session: Session, what_if: Mapping[str, Any]) -> None:
 _WAITING = (
     field("tenant"),
     field("vms", "VMs", right=True),
-    Column("of", lambda row: resources(row["demand"])),
-    Column("longest", lambda row: span(row["longest_wait_s"]), right=True),
+    Column("of", lambda row: amounts_text(row["demand"])),
+    Column("longest", lambda row: duration_text(row["longest_wait_s"]), right=True),
 )
 
 
@@ -240,22 +247,24 @@ def _report_rows(run: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the measures of a simulation as labels with cell functions."""
 
     def wait_cell(name: str) -> Any:
-        return lambda of: "-" if of["wait_s"].get(name) is None else span(of["wait_s"][name])
+        return lambda of: (
+            "-" if of["wait_s"].get(name) is None else duration_text(of["wait_s"][name])
+        )
 
     return [
         ("policy", lambda of: of["policy"]),
         ("hosts", lambda of: of["hosts"]),
         ("VMs requested", lambda of: of["vms"]["asked"]),
         ("VMs placed", lambda of: of["vms"]["placed"]),
-        ("of those requested", lambda of: percent(of["placed_part"])),
+        ("of those requested", lambda of: percent_text(of["placed_part"])),
         ("wait at the end", lambda of: of["vms"]["waiting"]),
         ("mean wait so far", wait_cell("mean_so_far")),
         ("of VMs placed: mean", wait_cell("mean")),
         ("median", wait_cell("p50")),
         ("90 % at most", wait_cell("p90")),
-        ("distance from fair", lambda of: percent(of["fair_distance"])),
+        ("distance from fair", lambda of: percent_text(of["fair_distance"])),
         *(
-            (f"{name} in use", lambda of, name=name: percent(of["used"].get(name)))
+            (f"{name} in use", lambda of, name=name: percent_text(of["used"].get(name)))
             for name in run["used"]
         ),
     ]
@@ -277,7 +286,7 @@ def _print_tenants(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         )
 
     def share_cell(side: str) -> Any:
-        return lambda row: percent(row[side]["share"]) if row[side] is not None else "-"
+        return lambda row: percent_text(row[side]["share"]) if row[side] is not None else "-"
 
     echo("")
     print_table(

@@ -10,7 +10,7 @@ import typer
 from controller.session.completion import complete_tenant
 from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
-from controller.terminal.output import echo, percent, print_json, print_table
+from controller.terminal.output import echo, percent_text, print_json, print_table
 
 app = typer.Typer(
     name="tenant",
@@ -46,8 +46,8 @@ def list_tenants(session: Session) -> None:
             Column("name", _indented_name_cell(shares)),
             Column("kind", _kind_text),
             field("weight", right=True),
-            Column("share", lambda row: percent(row["share"]), right=True),
-            Column("entitled to", lambda row: percent(row["entitlement"]), right=True),
+            Column("share", lambda row: percent_text(row["share"]), right=True),
+            Column("entitled to", lambda row: percent_text(row["entitlement"]), right=True),
         ],
         shares,
         empty="no tenants. Create one with `fuga tenant create NAME`.",
@@ -67,8 +67,8 @@ def show_tenant(session: Session, name: NameArgument) -> None:
         ("kind", _kind_text(found)),
         ("group", found["parent"] or "-"),
         ("weight", found["weight"]),
-        ("share", percent(found.get("share"))),
-        ("entitled to", percent(found.get("entitlement"))),
+        ("share", percent_text(found.get("share"))),
+        ("entitled to", percent_text(found.get("entitlement"))),
     ):
         echo(f"{label:14}{value}")
 
@@ -160,7 +160,7 @@ def _show_effects(session: Session, answer: Mapping[str, Any]) -> None:
             field("name"),
             Column("kind", _kind_text),
             Column("group", _group_change_text),
-            Column("share now", lambda row: percent(row["share"]), right=True),
+            Column("share now", lambda row: percent_text(row["share"]), right=True),
             Column("entitled to", _change_cell("entitlement"), right=True),
             Column("fair next round", _change_cell("target"), right=True),
         ],
@@ -172,7 +172,7 @@ def _show_effects(session: Session, answer: Mapping[str, Any]) -> None:
 
 def _is_affected(row: Mapping[str, Any]) -> bool:
     return row["parent_before"] != row["parent_after"] or any(
-        percent(row[f"{what}_before"]) != percent(row[f"{what}_after"])
+        percent_text(row[f"{what}_before"]) != percent_text(row[f"{what}_after"])
         for what in ("entitlement", "target")
     )
 
@@ -186,7 +186,7 @@ def _change_cell(what: str) -> Any:
     """Return a cell function for a percentage before and after a change."""
 
     def render(row: Mapping[str, Any]) -> str:
-        before, after = (percent(row[f"{what}_{when}"]) for when in ("before", "after"))
+        before, after = (percent_text(row[f"{what}_{when}"]) for when in ("before", "after"))
         return after if before == after else f"{before} → {after}"
 
     return render

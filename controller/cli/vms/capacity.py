@@ -10,7 +10,7 @@ import typer
 from controller.session.session import Session, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
-from controller.terminal.output import echo, print_json, print_table, resources
+from controller.terminal.output import amounts_text, echo, print_json, print_table
 
 
 @pass_session
@@ -70,7 +70,7 @@ def capacity(
     if session.json:
         print_json(found)
         return
-    what = f"more {found['vm_type']} ({resources(found['demand'])})"
+    what = f"more {found['vm_type']} ({amounts_text(found['demand'])})"
     if not found.get("at_least"):
         echo(
             f"{found['fits']} {what} fit now, "
@@ -88,7 +88,7 @@ def capacity(
         columns = [
             Column("open", lambda row: f"{row['open']} of {row['hosts']} hosts", right=True),
             field("labels"),
-            Column("each has", lambda row: resources(row["capacity"])),
+            Column("each has", lambda row: amounts_text(row["capacity"])),
             field("fits", right=True),
             field("runs_out_first", "runs out first"),
         ]
@@ -136,6 +136,6 @@ def print_survival(session: Session, found: Mapping[str, Any]) -> None:
             Column("for example", lambda row: row["vm"][:8]),
             Column("why", lambda row: row["why"].replace("_", " ")),
             field("nearest_host", "nearest host"),
-            Column("lacks", lambda row: resources(row["missing"]) if row["missing"] else "-"),
+            Column("lacks", lambda row: amounts_text(row["missing"]) if row["missing"] else "-"),
         )
         print_table(columns, rows, empty="")
