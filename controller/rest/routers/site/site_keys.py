@@ -6,8 +6,8 @@ from typing import Final
 
 from fastapi import APIRouter
 
+from controller.rest.call_batches import CallBatcher
 from controller.rest.dependencies import ServicesDep
-from controller.rest.idempotency.call_batches import CallBatcher
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.schemas.operations import SiteKeys
 from registry import Registry
