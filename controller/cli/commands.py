@@ -59,7 +59,7 @@ COMMAND_ENTRIES: Final[Mapping[str, _CommandEntry]] = MappingProxyType(
         "pause": _CommandEntry(_MANAGE, "operating.pause:pause"),
         "resume": _CommandEntry(_MANAGE, "operating.pause:resume"),
         "audit": _CommandEntry(_MANAGE, "operating.audit:audit"),
-        "doctor": _CommandEntry(_MANAGE, "operating.doctor:doctor"),
+        "doctor": _CommandEntry(_MANAGE, "doctor.doctor:doctor"),
         "wait-ready": _CommandEntry(_MANAGE, "operating.wait_ready:wait_ready"),
         "up": _CommandEntry(_RUN, "operating.processes:up"),
         "down": _CommandEntry(_RUN, "operating.processes:down"),

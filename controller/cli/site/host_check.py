@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from controller.cli.doctor.check_result import CheckResult
 from controller.cli.extras import require_libvirt
-from controller.cli.operating.check_result import CheckResult
 from controller.cli.site.host_findings import host_findings
 from controller.client.errors import ApiError, ApiProblemError
 from controller.session.completion import complete_host

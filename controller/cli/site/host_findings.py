@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from controller.cli.operating.check_result import CheckResult
-from controller.cli.operating.doctor_hosts import confinement_findings, exposure_findings
+from controller.cli.doctor.check_result import CheckResult
+from controller.cli.doctor.hosts import confinement_findings, exposure_findings
 
 #: With which fuga is tested; see docs/development.md.
 _TESTED_LIBVIRT: Final = 9_000_000

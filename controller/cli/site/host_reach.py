@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from controller.cli.operating.check_result import CheckResult
-from controller.cli.operating.doctor_encryption import is_local
-from controller.cli.operating.doctor_guests import addresses_of, resolve_name
+from controller.cli.doctor.check_result import CheckResult
+from controller.cli.doctor.encryption import is_local
+from controller.cli.doctor.guests import addresses_of, resolve_name
 from controller.terminal.times import clock
 
 _TLS_PORT: Final = 16514

@@ -7,8 +7,8 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from controller.cli.operating.check_result import CheckResult
-from controller.cli.operating.doctor_register import register_findings
+from controller.cli.doctor.check_result import CheckResult
+from controller.cli.doctor.register import register_findings
 from controller.fleet_metrics import FleetCollector
 from controller.settings import ControllerSettings
 from registry import Registry

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli.operating.doctor_certificates import credential_findings
+from controller.cli.doctor.certificates import credential_findings
 from registry import HostCredentialError
 from registry.hosts import HostCredentials
 from registry.hosts.uris import HostAccessMethod, access_method_of

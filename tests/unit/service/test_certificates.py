@@ -18,7 +18,7 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from controller.cli.operating.doctor_certificates import certificate_findings
+from controller.cli.doctor.certificates import certificate_findings
 from controller.client.connection import ApiConnection
 from controller.settings import ControllerSettings
 from registry.hosts import HostCredentials

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr
 
-from controller.cli.operating.doctor_encryption import encryption_findings
+from controller.cli.doctor.encryption import encryption_findings
 from controller.settings import ControllerSettings
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli.operating.check_result import CheckResult
+from controller.cli.doctor.check_result import CheckResult
 from controller.cli.site import host_check, host_reach
 from controller.cli.site.host_findings import host_findings
 from controller.cli.site.host_reach import reach_findings

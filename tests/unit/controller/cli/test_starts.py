@@ -61,7 +61,7 @@ def test_who_asks_the_api_imports_neither_database_nor_mathematics(
             "operating.processes",
             "simulations.simulate",
             "problems.solve",
-            "operating.doctor",
+            "doctor.doctor",
         )
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.cli.operating.doctor_hosts import failure_findings
+from controller.cli.doctor.hosts import failure_findings
 from registry.hosts import FailurePolicy
 
 

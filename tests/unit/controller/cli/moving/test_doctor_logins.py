@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.cli.operating.doctor_logins import login_findings
+from controller.cli.doctor.logins import login_findings
 from controller.oidc_mapping import OidcRule
 
 ISSUER = {"issuer": "https://sso.example.org", "problem": None}

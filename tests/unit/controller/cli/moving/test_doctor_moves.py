@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from controller.cli.operating.doctor_hosts import move_findings
+from controller.cli.doctor.hosts import move_findings
 from workers.settings import WorkerSettings
 
 LARGE = {"name": "large", "resources": {"vcpus": 8, "memory_mib": 65_536}}

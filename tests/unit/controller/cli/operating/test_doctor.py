@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli.operating.doctor_hosts import host_exclusion_reason
+from controller.cli.doctor.hosts import host_exclusion_reason
 
 SINCE = "2026-01-01T00:00:00Z"
 HUNG = "storage pool 'default' does not answer since 2026-01-01 00:00:00 UTC"

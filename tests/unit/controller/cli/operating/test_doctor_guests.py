@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from controller.cli.operating import doctor_guests
-from controller.cli.operating.doctor_guests import guest_findings
+from controller.cli.doctor import guests
+from controller.cli.doctor.guests import guest_findings
 
 NAMES = {"h2.example.org": {"10.1.0.8"}, "h6.example.org": {"fd00::6"}}
 
@@ -105,7 +105,7 @@ def test_of_very_many_hosts_few_are_named_and_few_networks_suggested():
 
 
 def test_a_resolver_that_hangs_holds_the_doctor_up_for_seconds_at_most(monkeypatch):
-    monkeypatch.setattr(doctor_guests, "_WITHIN_S", 0.05)
+    monkeypatch.setattr(guests, "_WITHIN_S", 0.05)
     never = threading.Event()
 
     [(_, words)] = found(HOSTS[1], resolve=lambda _: [never.wait()])

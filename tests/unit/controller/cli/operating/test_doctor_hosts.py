@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from controller.cli.operating.doctor_differences import print_differences
-from controller.cli.operating.doctor_hosts import confinement_findings, exposure_findings
+from controller.cli.doctor.differences import print_differences
+from controller.cli.doctor.hosts import confinement_findings, exposure_findings
 from controller.session.session import Session
 from controller.terminal import output
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli.operating.doctor_settings import setting_differences
+from controller.cli.doctor.settings import setting_differences
 
 
 def process(kind: str, name: str, **settings: str | None) -> dict[str, Any]:

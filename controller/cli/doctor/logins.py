@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from controller.cli.operating.check_result import CheckResult
+from controller.cli.doctor.check_result import CheckResult
 
 if TYPE_CHECKING:
     from controller.oidc_mapping import OidcRule

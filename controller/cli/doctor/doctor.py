@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from controller.cli.extras import MissingExtraError, require_libvirt
-from controller.cli.operating.check_result import CheckResult
-from controller.cli.operating.doctor_certificates import certificate_findings, credential_findings
-from controller.cli.operating.doctor_differences import print_differences
-from controller.cli.operating.doctor_encryption import encryption_findings
-from controller.cli.operating.doctor_guests import guest_findings
-from controller.cli.operating.doctor_hosts import (
+from controller.cli.doctor.certificates import certificate_findings, credential_findings
+from controller.cli.doctor.check_result import CheckResult
+from controller.cli.doctor.differences import print_differences
+from controller.cli.doctor.encryption import encryption_findings
+from controller.cli.doctor.guests import guest_findings
+from controller.cli.doctor.hosts import (
     confinement_findings,
     exposure_findings,
     failure_findings,
     host_exclusion_reason,
     move_findings,
 )
-from controller.cli.operating.doctor_logins import login_findings
-from controller.cli.operating.doctor_register import register_findings
-from controller.cli.operating.doctor_settings import process_settings_findings
-from controller.cli.operating.doctor_signing import signing_findings
+from controller.cli.doctor.logins import login_findings
+from controller.cli.doctor.register import register_findings
+from controller.cli.doctor.settings import process_settings_findings
+from controller.cli.doctor.signing import signing_findings
+from controller.cli.extras import MissingExtraError, require_libvirt
 from controller.cli.operating.pause import pause_notice
 from controller.cli.operating.status import (
     clock_sentence,

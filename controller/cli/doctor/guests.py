@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from controller.cli.operating.check_result import CheckResult
-from controller.cli.operating.doctor_encryption import is_local
+from controller.cli.doctor.check_result import CheckResult
+from controller.cli.doctor.encryption import is_local
 from controller.terminal.name_lists import first_names
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from controller.cli.operating.check_result import CheckResult
-from controller.cli.operating.doctor_encryption import is_local
+from controller.cli.doctor.check_result import CheckResult
+from controller.cli.doctor.encryption import is_local
 from controller.session.host_texts import health_text
 from controller.terminal.name_lists import first_names
 

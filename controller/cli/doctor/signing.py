@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from controller.cli.operating.check_result import CheckResult
+from controller.cli.doctor.check_result import CheckResult
 
 if TYPE_CHECKING:
     from pathlib import Path

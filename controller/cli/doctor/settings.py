@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from controller.cli.operating.check_result import CheckResult
+from controller.cli.doctor.check_result import CheckResult
 from controller.client.errors import ApiError
 from controller.session.session import Session
 from controller.terminal.errors import CliError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from controller.cli.operating.check_result import CheckResult
+from controller.cli.doctor.check_result import CheckResult
 from controller.client.errors import ApiError
 from controller.session.session import Session
 from controller.terminal.errors import CliError

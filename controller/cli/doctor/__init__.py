@@ -1,0 +1,1 @@
+"""`fuga doctor`: checks of settings, hosts, certificates, logins and the register center."""
