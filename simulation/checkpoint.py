@@ -117,7 +117,7 @@ _COUNT: Final = ValueRange(0, 2**63)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class CheckpointSizes:
     """Upper bounds of the numbers in a checkpoint's arrays."""
 
     tenants: int

@@ -42,7 +42,7 @@ import numpy.typing as npt
 from benchmarks.kit import parser, timed
 from placement import Snapshot
 from placement.rebalancing.balance import BALANCE_OBJECTIVE, balance
-from placement.rebalancing.local_search.objective import Objective
+from placement.rebalancing.local_search.objective import MoveObjective
 from placement.rebalancing.model import (
     OBSTACLES,
     Mobility,
@@ -70,7 +70,7 @@ TYPES: Final = (
 TENANTS: Final = 20
 MIB: Final = 1024
 #: What hbal knows of a price: nothing.
-UNPRICED: Final = Objective(price_per_gib=0.0, least_gain=1e-9)
+UNPRICED: Final = MoveObjective(price_per_gib=0.0, least_gain=1e-9)
 MIN_TIMES: Final = 20
 MAX_SECONDS: Final = 5.0
 #: After so much processor time hbal is ended, where it weighs every VM of a large cluster.
@@ -329,7 +329,7 @@ def packed(sizes: Sequence[tuple[int, int]]) -> None:
 
 
 def _timed(
-    running: RunningState, worth: Objective, most_moves: int | None
+    running: RunningState, worth: MoveObjective, most_moves: int | None
 ) -> tuple[MovePlan, float]:
     return timed(lambda: balance(running, worth.with_given({"most_moves": most_moves})))
 

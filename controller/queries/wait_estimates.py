@@ -21,7 +21,7 @@ from controller.errors import PolicyFailedError
 from controller.fork_server.children import StartChild, start_interpreter
 from controller.queries.wait_forecast import Estimates, ForecastQuery
 from controller.rounds.policy_process import PolicyProcess
-from placement.forecast.estimate import Estimate
+from placement.forecast.estimate import WaitEstimate
 from placement.forecast.lifetimes import MIN_ENDS
 from registry import Registry, RegistryError
 from registry.rounds import ForecastInputs
@@ -195,7 +195,7 @@ def _cached_waiting_time(made: _CachedEstimate, request_id: UUID) -> WaitingTime
     return waiting_time(estimate, made.estimates.horizon_s, made.at)
 
 
-def waiting_time(estimate: Estimate, horizon_s: float, at: datetime | None) -> WaitingTime:
+def waiting_time(estimate: WaitEstimate, horizon_s: float, at: datetime | None) -> WaitingTime:
     """Return an estimated wait with coarsely rounded times, which hide other tenants' VMs."""
     median_s, p90_s = round_duration(estimate.half_s), round_duration(estimate.nine_in_ten_s)
     return WaitingTime(

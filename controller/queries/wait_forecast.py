@@ -18,7 +18,7 @@ from controller.rounds.snapshots import drop_spot_requests, to_snapshot
 from placement import FloatArray, IntArray, Policy
 from placement.catalog.zone_policies import ELSEWHERE, NamedPolicy, RoundPolicies, build_zone_inputs
 from placement.forecast.current_state import CurrentState, RecentArrivals, RunningVms
-from placement.forecast.estimate import Estimate, estimate_wait
+from placement.forecast.estimate import WaitEstimate, estimate_wait
 from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
 from placement.forecast.run_ahead import RunAheadOptions, simulate_waits
 from registry.requests import zone_of
@@ -46,7 +46,7 @@ class ForecastQuery:
 class Estimates:
     """Estimated waiting times, the answer to a `ForecastQuery`."""
 
-    of: Mapping[UUID, Estimate]  #: by request; empty if there were too few samples
+    of: Mapping[UUID, WaitEstimate]  #: by request; empty if there were too few samples
     samples: int
     horizon_s: float
     seconds: float  #: of all samples

@@ -12,7 +12,7 @@ from registry import Registry
 from registry.rounds import ForecastInputs
 from simulation import DecidedRounds, record_period
 from simulation.errors import InputError
-from simulation.recordings.repeated_requests import Life, repeat_requests
+from simulation.recordings.repeated_requests import ObservedLife, repeat_requests
 
 RECORDING: Final = "recording"
 _SEED: Final = 0  #: of drawn lifetimes, so that equal questions get equal answers
@@ -66,12 +66,12 @@ def record_site(
     }
 
 
-def _observed_lifetimes(view: ForecastInputs) -> Iterator[Life]:
+def _observed_lifetimes(view: ForecastInputs) -> Iterator[ObservedLife]:
     """Yield observed lifetimes by tenant and demand, including those of deleted tenants."""
     names = {tenant.id: tenant.name for tenant in view.cluster.tenants}
     axis = view.cluster.resources
     for each in view.lives:
-        yield Life(
+        yield ObservedLife(
             tenant=names.get(each.tenant_id, str(each.tenant_id)),
             demand=dict(zip(axis, view.demand[each.vm_type_id], strict=True)),
             lived_s=each.lived_s,

@@ -22,7 +22,7 @@ AS_CALIBRATED: Final[Mapping[float, float]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class WaitEstimate:
     """Estimated wait of a request from now; None: beyond the horizon, or for ever."""
 
     low_s: float | None  #: nine in ten wait between this...
@@ -38,7 +38,7 @@ def estimate_wait(
     slot_length_s: float,
     horizon_s: float,
     corrected: Mapping[float, float] = AS_CALIBRATED,
-) -> Estimate | None:
+) -> WaitEstimate | None:
     """Return the estimated wait of a request from sampled waits, (S,); None if they are too few."""
     if len(waits_s) < MIN_SAMPLES:
         return None
@@ -49,7 +49,7 @@ def estimate_wait(
         found = max(slot_length_s, np.ceil(found / slot_length_s) * slot_length_s)
         moments.append(float(found) if found <= horizon_s else None)
     low_s, half_s, nine_in_ten_s, high_s = moments
-    return Estimate(
+    return WaitEstimate(
         low_s=low_s, half_s=half_s, nine_in_ten_s=nine_in_ten_s, high_s=high_s, samples=len(waits_s)
     )
 

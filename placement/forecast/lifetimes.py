@@ -37,7 +37,7 @@ class ObservedLifetimes:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Curve:
+class _LifetimeCurve:
     """The observed lifetimes of one group of VMs in order of age; at one age, ended first."""
 
     age_s: FloatArray
@@ -45,7 +45,7 @@ class _Curve:
     ends_s: FloatArray  #: ages of those that ended
 
     @classmethod
-    def of(cls, age_s: FloatArray, ended: BoolArray) -> _Curve:
+    def of(cls, age_s: FloatArray, ended: BoolArray) -> _LifetimeCurve:
         """Sort the observed lifetimes of one group of VMs."""
         order = np.lexsort((~ended, age_s))
         age_s, ended = age_s[order], ended[order]
@@ -86,7 +86,7 @@ class Lifetimes:
         all_vms = np.zeros((len(observed.age_s), 1), dtype=np.int64)
         groups = np.concatenate([observed.groups, all_vms], axis=1)
         self._minimum = least_ends
-        self._curves: list[_Curve] = []
+        self._curves: list[_LifetimeCurve] = []
         self._number: list[dict[int, int]] = []  # of each level, by group
         for level in range(groups.shape[1]):
             numbers: dict[int, int] = {}
@@ -95,7 +95,7 @@ class Lifetimes:
             # Without any VM there is one empty part.
             parts = np.split(order, starts[1:])[: len(names)]
             for name, rows in zip(names.tolist(), parts, strict=True):
-                curve = _Curve.of(observed.age_s[rows], observed.ended[rows])
+                curve = _LifetimeCurve.of(observed.age_s[rows], observed.ended[rows])
                 if len(curve.ends_s) >= least_ends:
                     numbers[name] = len(self._curves)
                     self._curves.append(curve)

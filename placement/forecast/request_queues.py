@@ -20,7 +20,7 @@ _FEW_ROWS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Queues:
+class RequestQueues:
     """A current state in which each row is a queue: alike requests merged, in order."""
 
     present: CurrentState
@@ -29,7 +29,7 @@ class Queues:
     waiting: BoolArray  #: (Q,) which rows wait
 
 
-def merge_into_queues(present: CurrentState) -> Queues:
+def merge_into_queues(present: CurrentState) -> RequestQueues:
     """Merge the alike requests of a current state into queues, if there are many.
 
     Rows are alike in tenant, demand, eligibility, priority and lifetimes, place VMs one by one,
@@ -39,7 +39,7 @@ def merge_into_queues(present: CurrentState) -> Queues:
     snapshot = present.snapshot
     rows, waiting = len(snapshot.count), snapshot.count > 0
     if rows <= _FEW_ROWS:
-        return Queues(present, np.arange(rows), snapshot.count.copy(), waiting)
+        return RequestQueues(present, np.arange(rows), snapshot.count.copy(), waiting)
     alone = np.flatnonzero((snapshot.min_count > 1) | _rows_in_constraints(present))
     apart = np.zeros(rows, dtype=np.int64)
     apart[alone] = 1 + alone
@@ -79,7 +79,7 @@ def merge_into_queues(present: CurrentState) -> Queues:
             preferred={int(queue[row]): to for row, to in constraints.preferred.items()},
         )
     came = present.arrivals
-    return Queues(
+    return RequestQueues(
         dataclasses.replace(
             present,
             snapshot=dataclasses.replace(

@@ -18,7 +18,7 @@ import numpy as np
 from placement.forecast.current_state import CurrentState
 from placement.forecast.lifetimes import Lifetimes
 from placement.forecast.narrowed_snapshot import narrow_snapshot
-from placement.forecast.request_queues import Queues, merge_into_queues
+from placement.forecast.request_queues import RequestQueues, merge_into_queues
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.constraints import Constraints
 from placement.model.decision import decide
@@ -83,7 +83,7 @@ def simulate_waits(
     known = _SampleInputs.of(queues.present, lifetimes)
     found = []
     for number in range(ahead.samples):
-        waits = _Sample(queues, known, lifetimes, ahead, number).run(is_over)
+        waits = _FutureSample(queues, known, lifetimes, ahead, number).run(is_over)
         if waits is None:
             break
         found.append(waits)
@@ -129,12 +129,12 @@ class _EndingVms:
         self.demand.append(demand)
 
 
-class _Sample:
+class _FutureSample:
     """One sample of the future: arrivals, ends of VMs and rounds, step by step."""
 
     def __init__(
         self,
-        queues: Queues,
+        queues: RequestQueues,
         known: _SampleInputs,
         lifetimes: Lifetimes,
         ahead: RunAheadOptions,

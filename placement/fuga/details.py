@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from placement.fuga.certificate import GameCertificate
-from placement.fuga.equilibrium import Solution
+from placement.fuga.equilibrium import GameSolution
 from placement.fuga.game import Game
 from placement.fuga.request_counter import FEW_PAIRS, RequestCounter, combination_documents
 from placement.fuga.service_order import fairness_of
@@ -31,7 +31,7 @@ class PlayedGame:
     """One game of the round, solved."""
 
     game: Game
-    solution: Solution
+    solution: GameSolution
     handed_out: IntArray  #: (Q,) VMs of each request that it placed
 
 

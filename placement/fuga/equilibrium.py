@@ -127,7 +127,7 @@ _MAX_UNCHANGED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Solution:
+class GameSolution:
     """How a game was solved; the game holds the moves."""
 
     equilibrium: Equilibrium  #: never "auto"
@@ -140,7 +140,7 @@ class Solution:
 
 def solve_game(
     game: Game, *, equilibrium: Equilibrium, most_subgames: int, most_sweeps: int, budget: Budget
-) -> Solution:
+) -> GameSolution:
     """Solve the game: let every player move.
 
     Parameters
@@ -173,7 +173,7 @@ def solve_game(
             for move in equilibrium_path(game, tree, answers):
                 game.choose(move, "exact")
             potential = game.potential()
-            return Solution(
+            return GameSolution(
                 equilibrium="exact",
                 subgames=tree.subgames,
                 sweeps=0,
@@ -196,7 +196,7 @@ def solve_game(
     else:
         sweeps, stopped = _sweep_players(game, most_sweeps, budget)
     cut = stopped or cut
-    return Solution(
+    return GameSolution(
         equilibrium="sequential" if equilibrium == "sequential" else "sweeps",
         subgames=0,
         sweeps=sweeps,

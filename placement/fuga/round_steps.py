@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from placement.fuga.equilibrium import Solution
+from placement.fuga.equilibrium import GameSolution
 from placement.fuga.exchange import Exchange
 from placement.fuga.game import Game
 from placement.fuga.request_counter import FEW_PAIRS, RequestCounter, combination_documents
@@ -71,7 +71,7 @@ class RoundSteps:
         self,
         number: int,
         game: Game,
-        solution: Solution,
+        solution: GameSolution,
         placed_rows: Sequence[tuple[int, int, int]],
     ) -> None:
         """Record a solved game, choice by choice, and the rows that it placed."""
@@ -85,6 +85,7 @@ class RoundSteps:
         )
 
         def measures() -> dict[str, float]:
+            """Return fairness, skewness and potential of the game after a choice."""
             fairness = game.serving.fairness_of_one(totals)
             return {"fairness": fairness, "skewness": skewness, "potential": fairness - skewness}
 

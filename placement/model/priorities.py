@@ -63,7 +63,7 @@ def apply_priorities(snapshot: Snapshot, priority: IntArray, allocation: Allocat
     took: Counter[tuple[int, int]] = Counter()
     gave_way: Counter[tuple[int, int, int]] = Counter()
     for tenant in np.flatnonzero(highest > lowest).tolist():
-        its = _Tenant(snapshot, priority, tenant, rows, left)
+        its = _TenantVms(snapshot, priority, tenant, rows, left)
         its.settle_priorities(takes)
         took.update(its.taken)
         gave_way.update(its.gave_way)
@@ -89,7 +89,7 @@ def apply_priorities(snapshot: Snapshot, priority: IntArray, allocation: Allocat
     )
 
 
-class _Tenant:
+class _TenantVms:
     """The VMs given to one tenant, host by host, to be divided among its requests."""
 
     def __init__(

@@ -176,7 +176,7 @@ class _ReservationDraws:
     ) -> None:
         self._snapshot, self._reserved = snapshot, reserved
         self._kept, self._free = kept, free
-        self._within = _Allowances(snapshot)
+        self._within = _TenantAllowances(snapshot)
         # Hosts without any more go out, so that ten thousand requests do not look at them again.
         self._hosts: defaultdict[int, dict[int, None]] = defaultdict(dict)
         self._stands: Counter[int] = Counter()
@@ -268,7 +268,7 @@ class _ReservationDraws:
             del self._hosts[number][host]
 
 
-class _Allowances:
+class _TenantAllowances:
     """The quota allowances of tenants whose requests draw on reservations."""
 
     def __init__(self, snapshot: Snapshot) -> None:

@@ -47,15 +47,15 @@ class _LargestHosts:
         self._room: list[list[int]] = draft.room.tolist()
         self._demand: list[list[int]] = kinds.demand.tolist()
         self._gamma: list[list[float]] = []
-        self._in_order: list[_Pointer] = []
-        self._by_gamma: list[_Pointer] = []
+        self._in_order: list[_HostPointer] = []
+        self._by_gamma: list[_HostPointer] = []
         counted = snapshot.resource_count
         for demand, open_to in zip(kinds.demand, hosts_for(snapshot, kinds), strict=True):
             gamma = tasks_alone_on(snapshot.capacity[:, :counted], demand[:counted])
             hosts = np.flatnonzero(open_to & (gamma > 0) & (draft.room >= demand).all(axis=1))
             self._gamma.append(gamma.tolist())
-            self._in_order.append(_Pointer(hosts))
-            self._by_gamma.append(_Pointer(hosts[np.argsort(-gamma[hosts], kind="stable")]))
+            self._in_order.append(_HostPointer(hosts))
+            self._by_gamma.append(_HostPointer(hosts[np.argsort(-gamma[hosts], kind="stable")]))
 
     def vms_alone(self, kind: int, *, first: bool) -> float | None:
         """Return gamma of the host that is next for a kind of VM; None if none has room."""
@@ -78,7 +78,7 @@ class _LargestHosts:
         return pointers[kind].first_host_with_room(self._room, self._demand[kind])
 
 
-class _Pointer:
+class _HostPointer:
     """A pointer along hosts in some order that skips hosts without room for good."""
 
     def __init__(self, hosts: IntArray) -> None:

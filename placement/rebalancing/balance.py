@@ -21,17 +21,17 @@ from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.parameters import Reader, integer_reader, number_reader, read_parameters
 from placement.rebalancing.local_search.arrival_gains import ArrivalGains
-from placement.rebalancing.local_search.better_responses import BetterResponses, Response
+from placement.rebalancing.local_search.better_responses import BetterResponses, MoveResponse
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
 from placement.rebalancing.local_search.host_costs import LoadImbalance
-from placement.rebalancing.local_search.objective import Objective
+from placement.rebalancing.local_search.objective import MoveObjective
 from placement.rebalancing.local_search.plans import build_plan, movable_vms
 from placement.rebalancing.model import MovePlan, MoveReason, RebalanceLimits, RunningState
 
 #: The default objective of balancing. Between two hosts of 256 GiB, a VM of
 #: 1 GiB and as great a part of the CPUs moves where their loads differ by 2 points, one of
 #: 16 GiB where they differ by 7.
-BALANCE_OBJECTIVE: Final = Objective(price_per_gib=1e-4, least_gain=1e-4)
+BALANCE_OBJECTIVE: Final = MoveObjective(price_per_gib=1e-4, least_gain=1e-4)
 
 #: A weight of skewness whose game leads another way, and until how much work it is followed too:
 #: of many hosts, both methods lead about as high.
@@ -46,7 +46,7 @@ _READERS: Final[Mapping[str, Reader]] = {
 
 def balance(
     running: RunningState,
-    objective: Objective = BALANCE_OBJECTIVE,
+    objective: MoveObjective = BALANCE_OBJECTIVE,
     *,
     skewness: float = 0.01,
     reconsiderations: int = 2,
@@ -63,7 +63,7 @@ def balance(
     Parameters
     ----------
     running : RunningState
-    objective : Objective
+    objective : MoveObjective
         Price, least gain, and the most moves and gibibytes of the plan.
     skewness : float
         Weight of FUGA's skewness relative to the level of load, 0 or more.
@@ -113,10 +113,10 @@ def balance(
 def _find_responses(
     running: RunningState,
     term: LoadImbalance,
-    objective: Objective,
+    objective: MoveObjective,
     reconsiderations: int,
     budget: Budget,
-) -> tuple[list[Response], str | None]:
+) -> tuple[list[MoveResponse], str | None]:
     """Return the moves that raise the potential most, and the bound that ended the search, if any.
 
     The steepest responses are one way up among many. What they become once each was

@@ -16,7 +16,7 @@ from placement.model.budget import Budget
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.integer_program import possible_pairs, solve_destinations
 from placement.rebalancing.placement_state import PlacementState
-from placement.rebalancing.units import Unit
+from placement.rebalancing.units import MoveUnit
 
 #: Pairs of unit and host beyond which the solver is not used.
 MAX_PAIRS: Final = 20_000
@@ -46,7 +46,7 @@ class UnitDestinations:
 
 def find_destinations(
     where: PlacementState,
-    units: Sequence[Unit],
+    units: Sequence[MoveUnit],
     *,
     rng: np.random.Generator,
     budget: Budget,
@@ -73,7 +73,7 @@ class _DestinationFinder:
     def __init__(
         self,
         where: PlacementState,
-        units: Sequence[Unit],
+        units: Sequence[MoveUnit],
         rng: np.random.Generator,
         budget: Budget,
         search: SearchLimits,
@@ -135,7 +135,7 @@ class _DestinationFinder:
             keys.append((hosts.bit_length(), free, -size, number))
         return [key[-1] for key in sorted(keys)]
 
-    def _fits_anywhere(self, unit: Unit) -> bool:
+    def _fits_anywhere(self, unit: MoveUnit) -> bool:
         """Return whether a unit has room on any host that it may use, as things are."""
         demanded = unit.demand > 0
         open_to = self._where.open_to(unit.eligible)

@@ -13,7 +13,7 @@ import numpy as np
 from placement.model.arrays import BoolArray, IntArray
 from placement.rebalancing.measures import RANKING, skewness_of
 from placement.rebalancing.placement_state import PlacementState
-from placement.rebalancing.units import Unit
+from placement.rebalancing.units import MoveUnit
 
 #: A unit's key, and the zone.
 _Key: TypeAlias = tuple[bytes, bytes, int]
@@ -77,7 +77,7 @@ class Destinations:
         self._read = 0
         self.weighed = 0  #: hosts looked at: units of work
 
-    def choose_host(self, unit: Unit, without: Collection[int] = ()) -> int | None:
+    def choose_host(self, unit: MoveUnit, without: Collection[int] = ()) -> int | None:
         """Return the best destination of a unit now, or None.
 
         Soft groups count as long as they leave a host; those of ``without`` will not do.
@@ -89,7 +89,7 @@ class Destinations:
         return found
 
     def _best_host(
-        self, unit: Unit, without: Collection[int], *, ruled: bool, soft: bool
+        self, unit: MoveUnit, without: Collection[int], *, ruled: bool, soft: bool
     ) -> int | None:
         """Return the best destination of a unit, with groups and spreads kept if ``ruled``."""
         where, source = self._where, self._where.host[unit.vms[0]]
@@ -143,7 +143,7 @@ class Destinations:
             heapq.heappush(changed, each)
         return found
 
-    def _ranking_for(self, unit: Unit, zone: int) -> _HostRanking:
+    def _ranking_for(self, unit: MoveUnit, zone: int) -> _HostRanking:
         """Return the ranking of destinations for units like this one, in a zone or (-1) in all."""
         log = self._where.changed
         for place in range(self._read, len(log)):

@@ -24,7 +24,7 @@ from placement.rebalancing.model import (
 )
 from placement.rebalancing.placement_state import PlacementState
 from placement.rebalancing.stay_reasons import StayExplainer
-from placement.rebalancing.units import Unit, UnitBuilder
+from placement.rebalancing.units import MoveUnit, UnitBuilder
 from placement.rebalancing.waves import UnitDestination, order_in_waves
 
 
@@ -87,7 +87,7 @@ def evacuate(
 
 
 def explain_stays(
-    where: PlacementState, units: Sequence[Unit], places: UnitDestinations
+    where: PlacementState, units: Sequence[MoveUnit], places: UnitDestinations
 ) -> list[StayingVm]:
     """Return why units of a plan have no destination once all other units have moved.
 

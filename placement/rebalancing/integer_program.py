@@ -10,7 +10,7 @@ import numpy as np
 
 from placement.model.arrays import FloatArray, IntArray
 from placement.rebalancing.placement_state import PlacementState
-from placement.rebalancing.units import Unit
+from placement.rebalancing.units import MoveUnit
 
 if TYPE_CHECKING:
     from scipy.sparse import coo_array
@@ -29,7 +29,7 @@ class RebalanceSolution:
     proven: bool  #: do no others place more?
 
 
-def possible_pairs(where: PlacementState, units: Sequence[Unit]) -> list[tuple[int, int]]:
+def possible_pairs(where: PlacementState, units: Sequence[MoveUnit]) -> list[tuple[int, int]]:
     """Return which units could go to which hosts alone, by room, class and VMs that stay.
 
     Groups and zones count only as far as VMs that stay are concerned.
@@ -60,7 +60,7 @@ def possible_pairs(where: PlacementState, units: Sequence[Unit]) -> list[tuple[i
 
 
 def solve_destinations(
-    where: PlacementState, units: Sequence[Unit], pairs: Sequence[tuple[int, int]]
+    where: PlacementState, units: Sequence[MoveUnit], pairs: Sequence[tuple[int, int]]
 ) -> RebalanceSolution | None:
     """Return the most units that get destinations at once, among these pairs.
 
@@ -143,7 +143,7 @@ class _ConstraintRows:
 def _add_constraint_rows(
     rows: _ConstraintRows,
     where: PlacementState,
-    units: Sequence[Unit],
+    units: Sequence[MoveUnit],
     unit_of: IntArray,
     host_of: IntArray,
 ) -> None:

@@ -16,20 +16,20 @@ import numpy as np
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.budget import Budget
 from placement.rebalancing.local_search.arrival_gains import INFEASIBLE, ArrivalGains
-from placement.rebalancing.local_search.better_responses import Response
+from placement.rebalancing.local_search.better_responses import MoveResponse
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
 from placement.rebalancing.local_search.host_costs import Emptiness
-from placement.rebalancing.local_search.objective import Objective
+from placement.rebalancing.local_search.objective import MoveObjective
 from placement.rebalancing.local_search.plans import build_plan, movable_vms
 from placement.rebalancing.model import MovePlan, MoveReason, RebalanceLimits, RunningState
 
 #: The default objective of packing: a host in use costs about 1, so 1 TiB.
-PACK_OBJECTIVE: Final = Objective(price_per_gib=1e-3, least_gain=1e-3)
+PACK_OBJECTIVE: Final = MoveObjective(price_per_gib=1e-3, least_gain=1e-3)
 
 
 def pack(
     running: RunningState,
-    objective: Objective = PACK_OBJECTIVE,
+    objective: MoveObjective = PACK_OBJECTIVE,
     *,
     limits: RebalanceLimits | None = None,
     seed: int = 0,
@@ -51,7 +51,7 @@ def pack(
     limits, budget = limits or RebalanceLimits(), Budget(budget_units)
     term = Emptiness(ranking=objective.ranking_of(running.snapshot))
     kinds: IntArray = np.unique(running.kind[movable_vms(running)])
-    made: list[Response] = []
+    made: list[MoveResponse] = []
     cut_by: str | None = "work"
     if budget.spend(len(kinds) * len(running.receives)):
         emptying = _HostEmptier(running, term, kinds, objective, budget)
@@ -79,7 +79,7 @@ class _HostEmptier:
         running: RunningState,
         term: Emptiness,
         kinds: IntArray,
-        objective: Objective,
+        objective: MoveObjective,
         budget: Budget,
     ) -> None:
         self._running, self._objective, self._budget = running, objective, budget
@@ -93,7 +93,7 @@ class _HostEmptier:
         )
         self._waiting = self._candidate_hosts()
         self._transfer_mib = 0
-        self.made: list[Response] = []
+        self.made: list[MoveResponse] = []
         self.cut_by: str | None = None  #: what kept it from emptying more: moves, gib or work
 
     def empty_one_round(self) -> bool:
@@ -116,7 +116,7 @@ class _HostEmptier:
         self._waiting = [host for host in still if host not in received]
         return len(self.made) > before
 
-    def _empty_host(self, host: int) -> list[Response] | None:
+    def _empty_host(self, host: int) -> list[MoveResponse] | None:
         """Empty a host; undo it and return None if that is impossible or gains too little."""
         vms = self._vms_on(host)
         transfer_mib = int(self._running.transfer_mib[vms].sum())
@@ -125,7 +125,7 @@ class _HostEmptier:
         weighing = self._weighing
         open_to = weighing.open_to(host)
         weighing.close(host)
-        step: list[Response] = []
+        step: list[MoveResponse] = []
         for vm in vms.tolist():
             response = self._response_of_vm(vm)
             if response is None:
@@ -141,7 +141,7 @@ class _HostEmptier:
         weighing.reopen(host, open_to)
         return None
 
-    def _response_of_vm(self, vm: int) -> Response | None:
+    def _response_of_vm(self, vm: int) -> MoveResponse | None:
         """Return the best move of one VM off its host; None if there is none."""
         weighing, kind = self._weighing, int(self._kind[vm])
         alone = bool(self._group_constraints.bound[vm])
@@ -164,7 +164,7 @@ class _HostEmptier:
         weighing.move(kind, source, destination)
         self._group_constraints.move(vm, destination)
         gain = float(before - weighing.cost[[source, destination]].sum())
-        return Response(vm, source, destination, gain)
+        return MoveResponse(vm, source, destination, gain)
 
     def _is_within_bounds(self, moves: int, transfer_mib: int) -> bool:
         """Return whether the plan may have this many more moves and this transfer."""

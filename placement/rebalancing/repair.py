@@ -23,7 +23,7 @@ from placement.rebalancing.model import (
 )
 from placement.rebalancing.placement_state import PlacementState
 from placement.rebalancing.stay_reasons import StayExplainer
-from placement.rebalancing.units import Unit, UnitBuilder
+from placement.rebalancing.units import MoveUnit, UnitBuilder
 from placement.rebalancing.waves import UnitDestination, order_in_waves
 
 
@@ -143,14 +143,14 @@ class _RepairPlanner:
         self.cut = False
         self.stays: list[StayingVm] = []
         self._why: dict[tuple[int, ...], MoveReason] = {}
-        self._units: dict[tuple[int, ...], Unit] = {}
+        self._units: dict[tuple[int, ...], MoveUnit] = {}
         self._running = running
         self._all_units = UnitBuilder(running, limits)
         self._where = PlacementState(running)
         self._by = [
             Destinations(self._where, choice, search.ranking) for choice in DestinationCriterion
         ]
-        self._explaining: list[Unit] = []
+        self._explaining: list[MoveUnit] = []
 
     @property
     def destinations(self) -> list[UnitDestination]:
@@ -189,12 +189,12 @@ class _RepairPlanner:
             else:
                 self.stays += explaining.stays(unit)
 
-    def _has_moved(self, unit: Unit) -> bool:
+    def _has_moved(self, unit: MoveUnit) -> bool:
         """Return whether a VM of a unit has moved already."""
         return any(self._where.host[vm] != self._running.host[vm] for vm in unit.vms)
 
     def _move_unit(
-        self, unit: Unit, why: MoveReason, without: frozenset[int] = frozenset()
+        self, unit: MoveUnit, why: MoveReason, without: frozenset[int] = frozenset()
     ) -> bool:
         """Move a unit to its best host; return False if it has none."""
         for by in self._by:
@@ -213,8 +213,8 @@ class _RepairPlanner:
         room = self._where.room
         units, stays = self._all_units.units_of(self._running.vms_on([host]).tolist())
         waiting = [unit for unit in units if not self._has_moved(unit)]
-        missed: list[Unit] = []
-        gone: list[Unit] = []
+        missed: list[MoveUnit] = []
+        gone: list[MoveUnit] = []
         while (room[host] < 0).any():
             lacks = np.maximum(-room[host], 0)
             useful = [unit for unit in waiting if (np.minimum(unit.demand, lacks) > 0).any()]
@@ -253,7 +253,7 @@ class _RepairPlanner:
             units, stays = self._all_units.units_of(rest)
             if stays or any(self._has_moved(unit) for unit in units):
                 continue
-            done: list[Unit] = []
+            done: list[MoveUnit] = []
             for unit in units:
                 there = dataclasses.replace(unit, hosts=(home,))
                 if not self._move_unit(there, MoveReason.REPAIRS_RULE):
@@ -272,7 +272,7 @@ class _RepairPlanner:
         ]
 
 
-def _unload_order(unit: Unit, lacks: IntArray) -> tuple[bool, float, int]:
+def _unload_order(unit: MoveUnit, lacks: IntArray) -> tuple[bool, float, int]:
     """Return the sort key of a unit that could leave a host that lacks room, (R,)."""
     freed = np.minimum(unit.demand, lacks)
     enough = bool((freed == lacks).all())

@@ -29,7 +29,7 @@ from placement.rebalancing.model import (
     UnplacedVms,
 )
 from placement.rebalancing.placement_state import PlacementState
-from placement.rebalancing.units import Unit, UnitBuilder
+from placement.rebalancing.units import MoveUnit, UnitBuilder
 from placement.rebalancing.waves import UnitDestination, order_in_waves
 
 #: Sets of VMs that are looked at on one host, the cheapest first.
@@ -239,7 +239,7 @@ class _RoomPlanner:
             self._admit_vm(self._tightest_host(fits))
             return True
         best: tuple[int, int, int] | None = None
-        moves: list[tuple[Unit, int]] = []
+        moves: list[tuple[MoveUnit, int]] = []
         for looked, (bound, host) in enumerate(self._hosts_by_bound(hosts)):
             if best is not None and bound > best[0]:
                 break
@@ -321,7 +321,7 @@ class _RoomPlanner:
         while waiting:
             yield heapq.heappop(waiting)
 
-    def _units_on(self, host: int) -> list[Unit]:
+    def _units_on(self, host: int) -> list[MoveUnit]:
         """Return the units that could leave a host to make room."""
         where = self._where
         by_host, ends = self._by_host
@@ -336,7 +336,7 @@ class _RoomPlanner:
 
     def _cheapest_leaving(
         self, host: int, below: int | None
-    ) -> tuple[tuple[int, int], list[tuple[Unit, int]]] | None:
+    ) -> tuple[tuple[int, int], list[tuple[MoveUnit, int]]] | None:
         """Return transfer and number of the cheapest VMs to displace from a host, with moves.
 
         ``below`` is the most that they may transfer.
@@ -354,7 +354,9 @@ class _RoomPlanner:
                 return (cost, sum(len(unit.vms) for unit, _ in moves)), moves
         return None
 
-    def _destinations_for(self, host: int, units: Sequence[Unit]) -> list[tuple[Unit, int]] | None:
+    def _destinations_for(
+        self, host: int, units: Sequence[MoveUnit]
+    ) -> list[tuple[MoveUnit, int]] | None:
         """Return destinations for the displaced units, or None if one has none."""
         where = self._where
         # The request takes its room before units look for destinations.
@@ -377,7 +379,7 @@ class _RoomPlanner:
 
 
 def _covering_sets(
-    units: Sequence[Unit], lacks: IntArray
+    units: Sequence[MoveUnit], lacks: IntArray
 ) -> Iterator[tuple[int, tuple[int, ...], bool]]:
     """Yield sets of units whose leaving frees the missing room, (R,), least transfer first.
 
@@ -439,7 +441,7 @@ def _covering_sets(
         yield int(transfer[kept].sum()), tuple(useful[each] for each in kept), False
 
 
-def _transfer_bound(units: Sequence[Unit], lacks: IntArray) -> float:
+def _transfer_bound(units: Sequence[MoveUnit], lacks: IntArray) -> float:
     """Return a lower bound on the transfer of units that free the missing room."""
     bound = 0.0
     for resource in np.flatnonzero(lacks).tolist():

@@ -27,7 +27,7 @@ from placement.rebalancing.destinations import DestinationCriterion, Destination
 from placement.rebalancing.evacuate import explain_stays
 from placement.rebalancing.model import RebalanceLimits, RunningState, StayingVm
 from placement.rebalancing.placement_state import PlacementState
-from placement.rebalancing.units import Unit, UnitBuilder
+from placement.rebalancing.units import MoveUnit, UnitBuilder
 
 #: Halvings of the set of domains decided together, before each is decided alone.
 _MAX_SPLITS: Final = 5
@@ -283,7 +283,7 @@ class _SpareDemand:
             return False
         left: dict[int, dict[int, int]] = {}
         reserved_on: dict[int, IntArray] = {}
-        done: list[Unit] = []
+        done: list[MoveUnit] = []
         for unit in units:
             if len(unit.vms) > 1:
                 host = self._host_for_group(unit, domain, slots, reserved_on)
@@ -311,7 +311,7 @@ class _SpareDemand:
             self.kept[host] = np.maximum(self.kept[host], slots.taken[host] + amounts)
         return True
 
-    def _host_among(self, hosts: Mapping[int, int], unit: Unit, domain: int) -> int | None:
+    def _host_among(self, hosts: Mapping[int, int], unit: MoveUnit, domain: int) -> int | None:
         """Return the first host outside a failing domain that a unit's rules allow, or None."""
         where = self._shared_state()
         for host in hosts:
@@ -323,7 +323,7 @@ class _SpareDemand:
         return None
 
     def _host_for_group(
-        self, unit: Unit, domain: int, slots: _SpareRoom, reserved_on: Mapping[int, IntArray]
+        self, unit: MoveUnit, domain: int, slots: _SpareRoom, reserved_on: Mapping[int, IntArray]
     ) -> int | None:
         """Return an emptiest host that takes a unit in addition to all spare slots, or None."""
         open_to = self._shared_state().open_to(unit.eligible)
@@ -373,7 +373,7 @@ class _SpareDemand:
 
     def _find_evacuation(
         self, domain: int, search: SearchLimits
-    ) -> tuple[PlacementState, list[Unit], list[StayingVm], UnitDestinations]:
+    ) -> tuple[PlacementState, list[MoveUnit], list[StayingVm], UnitDestinations]:
         """Find destinations for the VMs of a failing domain on all other hosts."""
         hosts = np.flatnonzero(self._domain == domain)
         running, where = self._running, self._shared_state()

@@ -7,7 +7,7 @@ import numpy as np
 from placement.model.arrays import BoolArray, FloatArray
 from placement.rebalancing.model import MissingRoom, StayingVm, StayReason
 from placement.rebalancing.placement_state import PlacementState
-from placement.rebalancing.units import Unit
+from placement.rebalancing.units import MoveUnit
 
 
 class StayExplainer:
@@ -17,7 +17,7 @@ class StayExplainer:
         self._where = where
         self._known: dict[tuple[object, ...], tuple[StayReason, MissingRoom | None]] = {}
 
-    def stays(self, unit: Unit) -> list[StayingVm]:
+    def stays(self, unit: MoveUnit) -> list[StayingVm]:
         """Return why each VM of a unit has to stay."""
         ruled = any(map(self._where.is_ruled, unit.vms))
         source = self._where.host[unit.vms[0]]
@@ -30,7 +30,9 @@ class StayExplainer:
         why, missing = self._known[key]
         return [StayingVm(vm=vm, why=why, missing=missing) for vm in unit.vms]
 
-    def _reason_and_room(self, unit: Unit, source: int) -> tuple[StayReason, MissingRoom | None]:
+    def _reason_and_room(
+        self, unit: MoveUnit, source: int
+    ) -> tuple[StayReason, MissingRoom | None]:
         """Return why a unit stays, and the room that it lacks, if room is the reason."""
         where = self._where
         open_to = where.open_to(unit.eligible).copy()
@@ -57,7 +59,7 @@ class StayExplainer:
             return (StayReason.ANTI_AFFINITY if apart else StayReason.ZONE_FULL), missing
         return (StayReason.AFFINITY if together else StayReason.NO_ROOM), missing
 
-    def _allowed_hosts(self, unit: Unit, hosts: BoolArray) -> BoolArray:
+    def _allowed_hosts(self, unit: MoveUnit, hosts: BoolArray) -> BoolArray:
         """Return those of some hosts that groups and spreads leave open to a unit, (H,)."""
         if not any(map(self._where.is_ruled, unit.vms)):
             return hosts
@@ -66,7 +68,7 @@ class StayExplainer:
             allowed[host] = self._where.allows(unit.vms, host)
         return allowed
 
-    def _missing_room(self, unit: Unit, hosts: BoolArray) -> MissingRoom | None:
+    def _missing_room(self, unit: MoveUnit, hosts: BoolArray) -> MissingRoom | None:
         """Return the room that a unit lacks on the host that lacks least, in parts of capacity."""
         lacks = np.maximum(unit.demand - self._where.room, 0) * (unit.demand > 0)
         capacity = self._where.running.snapshot.capacity

@@ -18,7 +18,7 @@ from placement.rebalancing.model import (
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Unit:
+class MoveUnit:
     """VMs of one host that must move together, to one other host in one wave."""
 
     vms: tuple[int, ...]
@@ -51,16 +51,16 @@ class UnitBuilder:
                 for vm in group.vms:
                     of_vm.setdefault(vm, []).append(number)
 
-    def units_of(self, vms: Iterable[int]) -> tuple[list[Unit], list[StayingVm]]:
+    def units_of(self, vms: Iterable[int]) -> tuple[list[MoveUnit], list[StayingVm]]:
         """Return the units in which some VMs move, and the VMs that cannot move."""
-        units: list[Unit] = []
+        units: list[MoveUnit] = []
         stays: list[StayingVm] = []
         seen: set[int] = set()
         for vm in vms:
             if vm in seen:
                 continue
             found = self._group_unit(vm) if vm in self._together else self._single_unit(vm)
-            if isinstance(found, Unit):
+            if isinstance(found, MoveUnit):
                 seen.update(found.vms)
                 units.append(found)
             else:
@@ -68,20 +68,20 @@ class UnitBuilder:
                 stays.append(found)
         return units, stays
 
-    def _single_unit(self, vm: int) -> Unit | StayingVm:
+    def _single_unit(self, vm: int) -> MoveUnit | StayingVm:
         """Return the unit of one VM, or why it cannot move."""
         running = self._running
         if (obstacle := int(running.obstacle[vm])) >= 0:
             return StayingVm(vm=vm, why=StayReason.OBSTACLE, obstacle=OBSTACLES[obstacle])
         kind = running.kind[vm]
-        return Unit(
+        return MoveUnit(
             vms=(vm,),
             demand=running.demand[kind],
             eligible=running.eligible[kind],
             transfer_mib=int(running.transfer_mib[vm]),
         )
 
-    def _group_unit(self, vm: int) -> Unit | StayingVm:
+    def _group_unit(self, vm: int) -> MoveUnit | StayingVm:
         """Return the unit of a VM with all that must move with it, or why they cannot move."""
         running, home = self._running, int(self._running.host[vm])
         if (obstacle := int(running.obstacle[vm])) >= 0:
@@ -105,7 +105,7 @@ class UnitBuilder:
             return StayingVm(vm=vm, why=StayReason.LIMITS)
         vms = tuple(sorted(members))
         kinds = running.kind[list(vms)]
-        return Unit(
+        return MoveUnit(
             vms=vms,
             demand=running.demand[kinds].sum(axis=0),
             eligible=np.all(running.eligible[kinds], axis=0),

@@ -15,14 +15,14 @@ from placement.rebalancing.model import (
     RunningState,
 )
 from placement.rebalancing.placement_state import PlacementState
-from placement.rebalancing.units import Unit
+from placement.rebalancing.units import MoveUnit
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class UnitDestination:
     """A unit and its destination host."""
 
-    unit: Unit
+    unit: MoveUnit
     destination: int
     why: MoveReason
 

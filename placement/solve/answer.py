@@ -110,7 +110,7 @@ def _placed_tasks(whole: WholeVmProblem, allocation: Allocation) -> list[dict[st
 _PER_HOST: Final = ("order", "strategies", "utilities", "weighed", "phase", "gangs")
 
 
-class Naming(Protocol):
+class DetailNaming(Protocol):
     """Replaces indices of hosts, tenants and demands in details by names."""
 
     def names_hosts(self, key: str, value: Any) -> bool:
@@ -123,7 +123,7 @@ class Naming(Protocol):
 
 
 def named_details(
-    details: Mapping[str, Any], naming: Naming, hosts: int, *, every_host: bool
+    details: Mapping[str, Any], naming: DetailNaming, hosts: int, *, every_host: bool
 ) -> dict[str, Any]:
     """Return the details of an answer as JSON values, with names in place of indices.
 
@@ -173,9 +173,11 @@ class _AllocationNaming:
         }
 
     def names_hosts(self, key: str, value: Any) -> bool:
+        """Return whether a detail of an allocation has an entry for each host."""
         return key in _PER_HOST
 
     def with_names(self, key: str, value: Any) -> Any:
+        """Return a detail of an allocation with names in place of indices."""
         return self._by_key[key](value) if key in self._by_key else value
 
     def _name_order(self, hosts: Sequence[int]) -> list[str]:

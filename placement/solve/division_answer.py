@@ -148,6 +148,7 @@ class _DivisionNaming:
         self._hosts = [host.name for host in divided.problem.hosts]
 
     def with_names(self, key: str, value: Any) -> Any:
+        """Return a detail of a division with names in place of indices."""
         match key, value:
             case ("levels" | "dominant_shares" | "weights", list()):
                 return self._name_by_tenant(value)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from simulation.experiments.jobs import Job, JobFiles
-from simulation.experiments.run import RunProgress, summary_in
+from simulation.experiments.run import RunProgress, read_summary
 from simulation.experiments.specs import RunSpec
 from simulation.experiments.study import RunFailedError, ended_progress
 
@@ -133,7 +133,7 @@ class FleetStudy:
         cwd = str(Path.cwd())
         for spec in self._specs:
             digest = digests[spec.name]
-            summary = summary_in(self._files.run_folder(spec.name), digest)
+            summary = read_summary(self._files.run_folder(spec.name), digest)
             if summary is None or not summary["finished"]:
                 self._files.submit(Job(spec=spec, cwd=cwd, digest=digest, as_csv=self._as_csv))
         self._left = digests
@@ -156,7 +156,7 @@ class FleetStudy:
                 del self._left[name]
                 # Its process has released it: this is the last report.
                 last = self._progress.pop(name, None)
-                if (summary := summary_in(self._files.run_folder(name), digest)) is not None:
+                if (summary := read_summary(self._files.run_folder(name), digest)) is not None:
                     self._found[name] = summary
                     self._progress[name] = ended_progress(last)
         self._taken = taken
@@ -188,7 +188,7 @@ class FleetStudy:
 
     def _is_job_over(self, name: str, digest: str) -> bool:
         """Return whether a job without a worker need not run: it has ended, or the study stops."""
-        summary = summary_in(self._files.run_folder(name), digest)
+        summary = read_summary(self._files.run_folder(name), digest)
         if summary is not None and summary["finished"]:
             return True
         failure = self._files.failure(name)

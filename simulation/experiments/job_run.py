@@ -14,7 +14,7 @@ from typing import Any, Final
 from registry.db import checkpoint
 from simulation.errors import InputError
 from simulation.experiments.jobs import Job, JobFailure, JobFiles, file_lock
-from simulation.experiments.run import RunProgress, simulate, summary_in
+from simulation.experiments.run import RunProgress, read_summary, simulate
 from simulation.experiments.specs import RunSpec
 from simulation.experiments.study import RunFailedError, Study
 
@@ -47,7 +47,7 @@ def run_job(
     except InputError as error:
         files.write_failure(name, JobFailure(message=str(error), bad_input=True, worker=worker))
         return None
-    done = summary_in(files.run_folder(name), job.digest)
+    done = read_summary(files.run_folder(name), job.digest)
     if done is not None and done["finished"]:
         return None
     work = partial(_simulate_under_lock, files.job_file(name), text)
@@ -101,6 +101,7 @@ def _simulate_under_lock(
             )
 
         def report_progress(progress: RunProgress) -> None:
+            """Report the progress of the job to its worker."""
             report(progress)
             checkpoint("simulation.reported")
 

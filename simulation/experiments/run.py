@@ -20,7 +20,7 @@ from simulation.checkpoint import (
     read_integer,
     read_seconds,
 )
-from simulation.experiments.specs import Inputs, RunSpec, open_inputs
+from simulation.experiments.specs import RunSpec, SimulationInputs, open_inputs
 from simulation.metrics.recorder import SeriesRecorder
 from simulation.metrics.summary import build_summary
 from simulation.metrics.tables import write_tables
@@ -114,7 +114,7 @@ def simulate(
         The summary, as written; ``finished`` says whether it came to its end.
     """
     digest = spec.digest()
-    found = summary_in(folder, digest) if resume else None
+    found = read_summary(folder, digest) if resume else None
     if found is not None and found["finished"]:
         return found
     folder.mkdir(parents=True, exist_ok=True)
@@ -165,7 +165,7 @@ def simulate_in_memory(
     )
 
 
-def _initial_state(spec: RunSpec, inputs: Inputs, digest: str) -> _RunState:
+def _initial_state(spec: RunSpec, inputs: SimulationInputs, digest: str) -> _RunState:
     """Return the state of a simulation before its first slot."""
     engine = Engine(
         Cluster.of(inputs.inventory, inputs.resources),
@@ -195,7 +195,7 @@ def _initial_state(spec: RunSpec, inputs: Inputs, digest: str) -> _RunState:
 
 def _run_slots(
     spec: RunSpec,
-    inputs: Inputs,
+    inputs: SimulationInputs,
     state: _RunState,
     stop: Callable[[], bool],
     report: Callable[[RunProgress], None],
@@ -250,7 +250,7 @@ def _is_run_over(spec: RunSpec, engine: Engine, arrivals: Arrivals, slot: int, p
 
 
 def _run_summary(
-    spec: RunSpec, inputs: Inputs, state: _RunState, *, finished: bool
+    spec: RunSpec, inputs: SimulationInputs, state: _RunState, *, finished: bool
 ) -> dict[str, Any]:
     """Return the summary of a simulation: its spec, its measures and the time it took."""
     return {
@@ -274,7 +274,7 @@ def _run_summary(
     }
 
 
-def summary_in(folder: Path, digest: str) -> dict[str, Any] | None:
+def read_summary(folder: Path, digest: str) -> dict[str, Any] | None:
     """Return a folder's summary if it is of the same simulation, finished or not; else None."""
     try:
         found: dict[str, Any] = json.loads((folder / SUMMARY).read_text())
@@ -295,7 +295,7 @@ def _restore_checkpoint(state: _RunState, folder: Path) -> None:
     kept = read_checkpoint(path, state.digest)
     if kept is None:
         old = folder / _OLD_CHECKPOINT
-        if old.exists() and summary_in(folder, state.digest) is not None:
+        if old.exists() and read_summary(folder, state.digest) is not None:
             raise CheckpointError(
                 old, "an older version of fuga wrote it, in a format that could run programs"
             )

@@ -98,7 +98,7 @@ class RunSpec(SimulatedPolicy):
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
+class SimulationInputs:
     """The inputs of a simulation, on one axis of resources."""
 
     trace: Trace
@@ -109,7 +109,7 @@ class Inputs:
     faults: BadRows
 
 
-def open_inputs(spec: RunSpec) -> Inputs:
+def open_inputs(spec: RunSpec) -> SimulationInputs:
     """Open the trace and read the hosts, weights, tree and quotas of a simulation.
 
     Raises
@@ -121,7 +121,7 @@ def open_inputs(spec: RunSpec) -> Inputs:
     inventory = read_inventory(spec.hosts)
     named = list(inventory.hosts)
     if spec.without_hosts:
-        inventory = inventory.without(spec.without_hosts)
+        inventory = inventory.without_hosts(spec.without_hosts)
     for number, more in enumerate(spec.add_hosts, 1):
         prefix = "added" if number == 1 else f"added{number}"
         inventory = inventory.with_hosts(read_inventory(more).with_prefix(prefix))
@@ -135,7 +135,7 @@ def open_inputs(spec: RunSpec) -> Inputs:
         _check_offered_resources(("vcpus", "memory_mib"), inventory, spec)
         made = parse_workload(spec.trace.path, resources, spec.seed)
         _check_quotas(hierarchies, resources, spec)
-        return Inputs(made, inventory, resources, weights, hierarchies, faults)
+        return SimulationInputs(made, inventory, resources, weights, hierarchies, faults)
     path = Path(spec.trace.path)
     its = detect_format(path, spec.trace.format)
     types = read_types(spec.trace.types)
@@ -161,7 +161,7 @@ def open_inputs(spec: RunSpec) -> Inputs:
         fold=spec.trace.tenants,
     )
     _check_quotas(hierarchies, resources, spec)
-    return Inputs(trace, inventory, resources, weights, hierarchies, faults)
+    return SimulationInputs(trace, inventory, resources, weights, hierarchies, faults)
 
 
 def _check_offered_resources(

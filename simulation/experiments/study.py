@@ -243,6 +243,7 @@ def stop_on_interrupt(study: AnyStudy) -> Callable[[], None]:
     """Let Ctrl-C stop a study gently; return a function that restores the old handler."""
 
     def stop_study(signum: int, frame: FrameType | None) -> None:
+        """Stop the study at Ctrl-C."""
         study.stop()
 
     before = signal.signal(signal.SIGINT, stop_study)

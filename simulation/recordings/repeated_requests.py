@@ -23,7 +23,7 @@ _LONGEST_S: Final = 10 * 365 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class ObservedLife:
     """How long a VM lived, or has lived so far, with its tenant and size."""
 
     tenant: str
@@ -65,7 +65,12 @@ def latest_requests(past: PastPeriod, max_vms: int) -> tuple[list[PastRequest], 
 
 
 def repeat_requests(
-    present: PastPeriod, window: PastPeriod, lives: Iterable[Life], *, max_vms: int, seed: int
+    present: PastPeriod,
+    window: PastPeriod,
+    lives: Iterable[ObservedLife],
+    *,
+    max_vms: int,
+    seed: int,
 ) -> RepeatedPeriod:
     """Return the present site with the requests of ``window`` repeated as its expected future.
 
@@ -120,7 +125,7 @@ def _shift_request(request: PastRequest, by: timedelta) -> PastRequest:
 class _LifetimeSampler:
     """Draws the remaining lives of VMs from those of past VMs."""
 
-    def __init__(self, lives: Iterable[Life], seed: int) -> None:
+    def __init__(self, lives: Iterable[ObservedLife], seed: int) -> None:
         self._tenants: dict[Hashable, int] = {}
         self._demands: dict[Hashable, int] = {}
         self._pairs: dict[Hashable, int] = {}

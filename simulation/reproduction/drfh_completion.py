@@ -116,7 +116,7 @@ def judge_gains_by_size(gains: Mapping[str, float]) -> tuple[Statement, Statemen
 def _reproduce_fig8(setup: Setup) -> ItemOutcome:
     """Reproduce Fig. 8: completed parts of users' tasks under Best-Fit DRFH and Slots."""
     played, tenants = simulated_day(setup), build_day(setup).tenants
-    drfh, slots = (played[policy].completed_of(tenants) for policy in (BEST, SLOTS))
+    drfh, slots = (played[policy].completed_fractions_of(tenants) for policy in (BEST, SLOTS))
     no_less = float((drfh >= slots).mean())
     return ItemOutcome(
         numbers=(
@@ -155,14 +155,16 @@ def fraction_completed_only_there(there: FloatArray, elsewhere: FloatArray) -> f
 def _reproduce_fig9(setup: Setup) -> ItemOutcome:
     """Reproduce Fig. 9: completed parts of users' tasks, shared against dedicated clouds."""
     day = build_day(setup)
-    shared = simulated_day(setup)[BEST].completed_of(day.tenants)
+    shared = simulated_day(setup)[BEST].completed_fractions_of(day.tenants)
     order = np.random.default_rng([setup.seed, 9]).permutation(len(day.hosts))
     alone = np.zeros(len(day.tenants))
     for number, tenant in enumerate(day.tenants):
         own = day.hosts[order[number :: len(day.tenants)]]
         choice = to_simulated_policy(BEST, day.slot_s, setup.seed)
         trace = ListedTrace(resources=RESOURCES, parts=_requests_of_tenant(day.trace, tenant))
-        alone[number] = play_trace(trace, own, choice, slots=day.slots).completed_of([tenant])[0]
+        alone[number] = play_trace(trace, own, choice, slots=day.slots).completed_fractions_of(
+            [tenant]
+        )[0]
         setup.report((number + 1) / len(day.tenants))
     losing = float((shared < alone - 1e-9).mean())
     gain = float((shared - alone).mean())

@@ -28,7 +28,7 @@ WHY: Final = (
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Day:
+class SimulatedDay:
     """The cluster and the requests of one day in the DRFH paper."""
 
     hosts: IntArray
@@ -38,7 +38,7 @@ class Day:
     slot_s: float
 
 
-def build_day(setup: Setup) -> Day:
+def build_day(setup: Setup) -> SimulatedDay:
     """Return the cluster and the requests of the DRFH paper's day."""
     number, days, tenants, lives = (60, 0.25, 20, 1) if setup.quick else (2000, 1.0, 100, 6)
     slot_s = 600.0 if setup.quick else 1200.0
@@ -46,7 +46,7 @@ def build_day(setup: Setup) -> Day:
     trace = google_trace(
         hosts, days=days, tenants=tenants, load=_LOAD, lives=lives, seed=setup.seed
     )
-    return Day(
+    return SimulatedDay(
         hosts=hosts,
         trace=trace,
         tenants=tenants_of(trace),

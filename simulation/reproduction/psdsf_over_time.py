@@ -9,7 +9,7 @@ import numpy as np
 
 from placement import BoolArray, DivisibleProblem, FloatArray
 from placement.mechanisms.psdsf.residual import theorem1_residual
-from placement.mechanisms.psdsf.sweeps import Step, distributed_steps
+from placement.mechanisms.psdsf.sweeps import ScheduledStep, distributed_steps
 from simulation.reproduction.example_problems import checked_division
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 from simulation.reproduction.plots import line_plotter
@@ -116,7 +116,7 @@ def _tasks_by_second(away: BoolArray) -> FloatArray:
     without = all_users.copy()
     without[-1] = False
     schedule = [
-        Step(server, without if away[second] else all_users)
+        ScheduledStep(server, without if away[second] else all_users)
         for second in range(_SECONDS)
         for server in range(len(CLASSES))
     ]

@@ -52,7 +52,7 @@ class PlayedTrace:
         )
         return took
 
-    def completed_of(self, tenants: Sequence[str]) -> FloatArray:
+    def completed_fractions_of(self, tenants: Sequence[str]) -> FloatArray:
         """Return the fraction of its VMs that each tenant completed; 1 without requests."""
         place = {tenant: index for index, tenant in enumerate(tenants)}
         of_request = np.array([place[tenant] for tenant in self.tenant], dtype=np.int64)

@@ -16,7 +16,7 @@ import numpy as np
 
 from placement import Allocation, FloatArray, IntArray, Snapshot
 from placement.constraints.starving_requests import StarvationPatience
-from simulation.checkpoint import CheckpointData, Sizes, ValueRange, read_integer
+from simulation.checkpoint import CheckpointData, CheckpointSizes, ValueRange, read_integer
 from simulation.slots.cluster import Cluster
 from simulation.slots.host_rules import HostRules
 from simulation.slots.idle_rounds import LastIdleRound
@@ -143,7 +143,7 @@ class Engine:
         self._hierarchies = self._hierarchies[len(passed) :]
         self.cluster.restore(kept["cluster"])
         self.names.restore(kept["names"])
-        sizes = Sizes(
+        sizes = CheckpointSizes(
             tenants=len(self.names.tenants),
             kinds=len(self.names.demand),
             constraints=len(self.names.request_constraints),

@@ -12,7 +12,7 @@ from placement import BoolArray, IntArray
 from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.model.host_classes import HostClasses, eligibility, host_classes, preferred_classes
 from registry.requests import rules_allow, zone_of
-from simulation.checkpoint import CheckpointData, MisfitError, Sizes
+from simulation.checkpoint import CheckpointData, CheckpointSizes, MisfitError
 from simulation.slots.cluster import Cluster
 from simulation.slots.running_vms import VmRows
 from simulation.slots.waiting_rows import WaitingRows
@@ -81,7 +81,7 @@ class HostRules:
             ],
         }
 
-    def restore(self, kept: CheckpointData, sizes: Sizes) -> None:
+    def restore(self, kept: CheckpointData, sizes: CheckpointSizes) -> None:
         """Restore the counts of groups' and spreads' VMs from a checkpoint."""
         self._places, self._known = _HostCounts(), None
         for tenant, name, apart, hard, places in kept["groups"]:

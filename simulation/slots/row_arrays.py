@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement import BoolArray, IntArray
-from simulation.checkpoint import CheckpointData, Sizes, ValueRange, read_array
+from simulation.checkpoint import CheckpointData, CheckpointSizes, ValueRange, read_array
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Rows:
+class RowArrays:
     """Rows of requests or VMs as arrays, one for each column: floats in ``*_s``, else integers."""
 
     request: IntArray  #: its number in order of arrival
@@ -46,7 +46,7 @@ class Rows:
         return cls(**{each.name: np.zeros(0, _dtype_of(each.name)) for each in fields(cls)})
 
     @classmethod
-    def from_state(cls, kept: CheckpointData, sizes: Sizes) -> Self:
+    def from_state(cls, kept: CheckpointData, sizes: CheckpointSizes) -> Self:
         """Return the rows whose columns a checkpoint has.
 
         Raises

@@ -9,15 +9,21 @@ from typing import Final
 import numpy as np
 
 from placement import BoolArray, FloatArray, IntArray
-from simulation.checkpoint import CheckpointData, MisfitError, Sizes, ValueRange, read_array
-from simulation.slots.row_arrays import Rows
+from simulation.checkpoint import (
+    CheckpointData,
+    CheckpointSizes,
+    MisfitError,
+    ValueRange,
+    read_array,
+)
+from simulation.slots.row_arrays import RowArrays
 
 #: Parts of a slot: more are joined before one is sought in them.
 _MAX_PARTS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class VmRows(Rows):
+class VmRows(RowArrays):
     """Rows of alike running VMs: one request's on one host, with one end."""
 
     host: IntArray
@@ -117,7 +123,7 @@ class RunningBuckets:
             "vms": None if not parts else VmRows.concatenate(parts).columns(),
         }
 
-    def restore(self, kept: CheckpointData, sizes: Sizes) -> None:
+    def restore(self, kept: CheckpointData, sizes: CheckpointSizes) -> None:
         """Restore the running VMs of a checkpoint, which `state` saved."""
         lengths = read_array(kept, "lengths", "int", (None,), ValueRange(0, 2**48))
         slots = read_array(kept, "slots", "int", (None,))

@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray, IntArray
-from simulation.slots.row_arrays import Rows
+from simulation.slots.row_arrays import RowArrays
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class WaitingRows(Rows):
+class WaitingRows(RowArrays):
     """Requests with ``count`` VMs to place; the lost VMs of a request have rows of their own."""
 
     min_count: IntArray  #: at least that many at once, while nothing of it was ever placed

@@ -60,7 +60,7 @@ class HostInventory:
             [*self.hosts, *more.hosts], [*self.events, *more.events], "--add-hosts"
         )
 
-    def without(self, names: Sequence[str]) -> HostInventory:
+    def without_hosts(self, names: Sequence[str]) -> HostInventory:
         """Return this inventory without hosts of these names, or patterns such as ``rack3-*``."""
         gone: set[str] = set()
         for pattern in names:

@@ -9,7 +9,7 @@ import pytest
 
 from placement.catalog.names import mechanism_by_name
 from placement.mechanisms.psdsf.residual import theorem1_residual
-from placement.mechanisms.psdsf.sweeps import Step, distributed_steps
+from placement.mechanisms.psdsf.sweeps import ScheduledStep, distributed_steps
 from placement.mechanisms.tasks_alone import tasks_alone
 from tests.divisible import a_divisible_problem, assert_fits
 
@@ -103,7 +103,7 @@ def test_over_300_seconds_servers_settle_within_three(procedure, order):
     problem = the_four_classes()
     everybody, three = np.ones(4, dtype=bool), np.array([True, True, True, False])
     schedule = [
-        Step(server, three if 100 < second < 250 else everybody)
+        ScheduledStep(server, three if 100 < second < 250 else everybody)
         for second in range(300)
         for server in order
     ]
@@ -158,7 +158,10 @@ def test_psdsf_is_not_unique(procedure, tasks, totals):
     problem, tasks = the_counter_example(), np.array(tasks)
 
     *_, last = distributed_steps(
-        problem, [Step(0), Step(1), Step(0)], procedure=procedure, start=tasks
+        problem,
+        [ScheduledStep(0), ScheduledStep(1), ScheduledStep(0)],
+        procedure=procedure,
+        start=tasks,
     )
 
     assert tasks.sum(axis=1) == pytest.approx(totals, abs=1e-3)

@@ -12,7 +12,7 @@ from benchmarks.placement.clusters import half_filled_round
 from placement import Budget, policy_by_name
 from placement.fairness.targets import fair_targets
 from placement.fuga.combinations.combination_reader import CombinationReader
-from placement.fuga.combinations.tables import Tables
+from placement.fuga.combinations.tables import ReachableTables
 from placement.fuga.combinations.top_combinations import top_combinations
 from placement.fuga.exchange import exchange_unfair
 from placement.model.vm_kinds import hosts_for, vm_kinds, vms_that_fit
@@ -131,7 +131,7 @@ def all_combinations(room, demand, most):
 )
 def test_combinations_read_off_a_table_are_the_best_of_all_that_fit(case, eta, pool, units, seed):
     free, room, demand, limits = case
-    tables = Tables(demand, np.array([0, 1]), room)
+    tables = ReachableTables(demand, np.array([0, 1]), room)
     asked = demand > 0
     alone = np.where(asked, room // np.maximum(demand, 1), 99).min(axis=1)
     most = np.where(asked.any(axis=1), np.minimum(alone, limits), 0)

@@ -14,7 +14,11 @@ from placement.errors import ParameterError
 from placement.mechanisms.psdsf.published_procedure import PublishedProcedure
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.servers import build_servers, held_tasks
-from placement.mechanisms.psdsf.sweeps import Step, distributed_steps, sweep_until_converged
+from placement.mechanisms.psdsf.sweeps import (
+    ScheduledStep,
+    distributed_steps,
+    sweep_until_converged,
+)
 from placement.mechanisms.psdsf.water_filling import WaterFilling
 from placement.mechanisms.tasks_alone import tasks_alone
 from tests.divisible import a_divisible_problem, assert_fits, divided, the_google_problem
@@ -69,7 +73,7 @@ def servers_with_tasks(draw):
     problem = draw(problems())
     steps = draw(st.lists(st.integers(0, len(problem.hosts) - 1), max_size=6))
     tasks = np.zeros(problem.eligible.shape)
-    for after in distributed_steps(problem, [Step(each) for each in steps]):
+    for after in distributed_steps(problem, [ScheduledStep(each) for each in steps]):
         tasks = after
     if draw(st.booleans()):
         tasks = tasks * 0.5
@@ -228,9 +232,9 @@ def test_servers_on_their_own_schedules_settle_while_users_come_and_go(problem, 
     def rounds(number, asking):
         for _ in range(number):
             for _ in range(2 * classes):
-                yield Step(random.randrange(classes), asking)
+                yield ScheduledStep(random.randrange(classes), asking)
             for server in random.sample(range(classes), classes):
-                yield Step(server, asking)
+                yield ScheduledStep(server, asking)
 
     steps = list(distributed_steps(problem, [*rounds(3, None), *rounds(60, active)]))
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.fuga.combinations.tables import Tables
+from placement.fuga.combinations.tables import ReachableTables
 from placement.fuga.combinations.top_combinations import Combinations, top_combinations
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
@@ -105,7 +105,7 @@ class CombinationFinder:
         self._demand, self._ranking, self._eta = demand, ranking, eta
         self._largest, self._budget, self._kept = largest, budget, kept
         self._in_order = sorted(range(len(demand)), key=lambda kind: tuple(demand[kind].tolist()))
-        self._about: dict[tuple[int, ...], tuple[Tables | None, bytes]] = {}
+        self._about: dict[tuple[int, ...], tuple[ReachableTables | None, bytes]] = {}
 
     def find(
         self, *, free: IntArray, room: IntArray, fits: IntArray, maximum: IntArray, pool: int
@@ -143,12 +143,12 @@ class CombinationFinder:
             self._budget.spend(answer.units)
         return _expand_to_all_kinds(answer.found, kinds, len(self._demand))
 
-    def _tables_for(self, kinds: tuple[int, ...]) -> tuple[Tables | None, bytes]:
+    def _tables_for(self, kinds: tuple[int, ...]) -> tuple[ReachableTables | None, bytes]:
         """Return the tables of reachable amounts for some kinds, and what their queries share."""
         demand, tables = self._demand[list(kinds)], None
         key = [self._eta, *self._ranking.tolist(), len(kinds), *demand.ravel().tolist()]
         if len(self._ranking) <= 2:
-            tables = Tables(demand, self._ranking, self._largest)
+            tables = ReachableTables(demand, self._ranking, self._largest)
             key += [*tables.grid.unit, *tables.grid.size]
         ready = self._about[kinds] = (tables, np.array(key, dtype=np.int64).tobytes())
         return ready
@@ -181,7 +181,11 @@ class CombinationFinder:
         return answer
 
     def _query_seed(
-        self, tables: Tables | None, demand: IntArray, amounts: IntArray, numbers: Sequence[int]
+        self,
+        tables: ReachableTables | None,
+        demand: IntArray,
+        amounts: IntArray,
+        numbers: Sequence[int],
     ) -> int:
         """Return the random seed of a query, which does not depend on the units of resources."""
         all_amounts = np.concatenate([demand, amounts])

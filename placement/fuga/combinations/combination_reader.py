@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from placement.fuga.combinations.reachable_amounts import ReachableStates, State
-from placement.fuga.combinations.tables import Layer, Tables
+from placement.fuga.combinations.tables import ReachableTables, TableLayer
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 
@@ -25,7 +25,7 @@ _MAX_MISSES: Final = 6
 #: Random numbers that are drawn at once.
 _DRAWN: Final = 256
 #: A layer, the rows that the layers below it reach, and the most VMs of its kind.
-_Step: TypeAlias = tuple[Layer, list[int], int]
+_Step: TypeAlias = tuple[TableLayer, list[int], int]
 #: What is left of each resource that does not rank.
 _Spare: TypeAlias = tuple[int, ...]
 
@@ -35,7 +35,7 @@ class CombinationReader:
 
     Parameters
     ----------
-    tables : Tables
+    tables : ReachableTables
     table : ReachableStates
         One of them.
     free, room : ndarray of int64, shape (R,)
@@ -48,7 +48,7 @@ class CombinationReader:
 
     def __init__(
         self,
-        tables: Tables,
+        tables: ReachableTables,
         table: ReachableStates,
         *,
         free: IntArray,
@@ -209,7 +209,9 @@ class CombinationReader:
                 yield None
 
 
-def _allowed_counts(layer: Layer, maximum: int, state: State, spare: _Spare) -> tuple[int, int]:
+def _allowed_counts(
+    layer: TableLayer, maximum: int, state: State, spare: _Spare
+) -> tuple[int, int]:
     """Return the smallest and largest number of VMs of a table layer's kind that fit."""
     minimum = 0
     for place, takes in layer.caps:

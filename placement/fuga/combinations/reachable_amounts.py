@@ -26,7 +26,7 @@ MAX_BITS: Final = 2**27
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grid:
+class AmountGrid:
     """Cells in which amounts of one or two ranking resources are counted.
 
     Attributes
@@ -50,7 +50,7 @@ class Grid:
     exact: bool
 
     @classmethod
-    def of(cls, demand: IntArray, ranking: IntArray, largest: IntArray) -> Grid:
+    def of(cls, demand: IntArray, ranking: IntArray, largest: IntArray) -> AmountGrid:
         """Choose cells: the greatest common divisor of all demands (T, R), coarser where too many.
 
         ``ranking`` has the indices of two resources, ``largest`` the largest room, shape (R,).
@@ -159,6 +159,7 @@ class ReachableStates:
         row = room[0]
 
         def push(row: int, bits: int) -> None:
+            """Queue the state of a row with the most of the second resource."""
             if bits:
                 second = bits.bit_length() - 1
                 heapq.heappush(heap, (-score(row, second), -row, -second, bits))

@@ -66,7 +66,7 @@ def search_combinations(
     with np.errstate(divide="ignore", invalid="ignore"):
         size = np.where(free > 0, demand / free, 0.0).max(axis=1)
     order = np.argsort(-size, kind="stable")
-    search = _Search(
+    search = _CombinationSearch(
         free=free,
         room=_round_to_reachable(room, demand),
         demand=demand[order],
@@ -91,7 +91,7 @@ def _round_to_reachable(room: IntArray, demand: IntArray) -> IntArray:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Search:
+class _CombinationSearch:
     """One bounded search for the best combinations of VMs on a host."""
 
     free: IntArray

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, TypeAlias
 
-from placement.fuga.combinations.reachable_amounts import Grid, ReachableStates
+from placement.fuga.combinations.reachable_amounts import AmountGrid, ReachableStates
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 
@@ -19,12 +19,12 @@ _NO_RATE: Final = Fraction(2**63)
 Takes: TypeAlias = tuple[int, int]
 #: Most VMs of each kind, None for as many as fit.
 _Bounds: TypeAlias = tuple[int | None, ...]
-#: A bound by what the kinds to come need of another resource; see `Layer.bounds`.
+#: A bound by what the kinds to come need of another resource; see `TableLayer.bounds`.
 Bound: TypeAlias = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layer:
+class TableLayer:
     """A table's layer for one kind of VM, with the bounds for tracing combinations back.
 
     Attributes
@@ -43,7 +43,7 @@ class Layer:
     bounds: tuple[Bound, ...]
 
 
-class Tables:
+class ReachableTables:
     """Tables of reachable amounts for hosts up to a size, made on first use.
 
     One table serves every smaller room; there is one for each set of kinds and
@@ -59,7 +59,7 @@ class Tables:
     """
 
     def __init__(self, demand: IntArray, ranking: IntArray, largest: IntArray) -> None:
-        self.grid = Grid.of(demand, ranking, largest)
+        self.grid = AmountGrid.of(demand, ranking, largest)
         #: resources that do not rank, only constrain: of those with a demand
         self.others = tuple(
             r for r in range(demand.shape[1]) if r not in self.grid.axes and demand[:, r].any()
@@ -71,7 +71,7 @@ class Tables:
         )
         self._made: dict[_Bounds, ReachableStates] = {}
         self._charged: set[_Bounds] = set()
-        self._layers: dict[tuple[int, ...], tuple[Layer, ...]] = {}
+        self._layers: dict[tuple[int, ...], tuple[TableLayer, ...]] = {}
 
     def _fraction_of_grid(self, kind: int) -> tuple[float, float]:
         """Return the part of the grid's two axes that one VM of a kind takes."""
@@ -115,7 +115,7 @@ class Tables:
         """Return the kinds of VM that a table with these bounds has, in the order of its layers."""
         return [kind for kind in self._order if bounds[kind] != 0]
 
-    def layers(self, table: ReachableStates) -> tuple[Layer, ...]:
+    def layers(self, table: ReachableStates) -> tuple[TableLayer, ...]:
         """Return a table's layers of reachable amounts, with bounds for walking back."""
         layers = self._layers.get(table.kinds)
         if layers is None:
@@ -132,10 +132,10 @@ class Tables:
             layers = self._layers[table.kinds] = tuple(made)
         return layers
 
-    def _layer(self, kind: int, minimum: dict[tuple[int, int], Fraction]) -> Layer:
+    def _layer(self, kind: int, minimum: dict[tuple[int, int], Fraction]) -> TableLayer:
         """Return a layer, given the ``minimum`` of each resource per cell in the layers below."""
         takes, cells = self._takes[kind], self.grid.demand[kind]
-        return Layer(
+        return TableLayer(
             kind=kind,
             cells=cells,
             takes=tuple(takes),

@@ -18,7 +18,7 @@ import numpy as np
 
 from placement.fuga.combinations.combination_reader import CombinationReader
 from placement.fuga.combinations.search import search_combinations
-from placement.fuga.combinations.tables import Tables
+from placement.fuga.combinations.tables import ReachableTables
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.budget import Budget
 
@@ -65,7 +65,7 @@ def top_combinations(
     rng: np.random.Generator,
     budget: Budget,
     pool: int = POOL,
-    tables: Tables | None = None,
+    tables: ReachableTables | None = None,
 ) -> Combinations:
     """Return the best combinations of one host by minimum utilization.
 
@@ -90,7 +90,7 @@ def top_combinations(
         rows of tables, which are built all at once.
     pool : int
         Combinations to return if more than ``eta`` are equally good.
-    tables : Tables, optional
+    tables : ReachableTables, optional
         Tables shared by all searches with the same demands; they support at most two
         ranking resources.
 
@@ -118,7 +118,7 @@ def top_combinations(
     if len(kinds) == 0:
         return Combinations(counts, np.zeros(0), cut)
     if len(ranking) <= 2:
-        tables = tables or Tables(demand, ranking, room)
+        tables = tables or ReachableTables(demand, ranking, room)
         # Rooms that differ only beyond what the table allows share
         # it. What another resource keeps out would make dead ends of most of its states.
         in_table = (demand[:, ranking] <= room[ranking]).all(axis=1) & (demand > 0).any(axis=1)

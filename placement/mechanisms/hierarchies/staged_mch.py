@@ -10,7 +10,7 @@ import numpy as np
 from placement.mechanisms.hierarchies.flattening import Flattening
 from placement.mechanisms.hierarchies.leaves import Leaves
 from placement.mechanisms.max_min.ascent import max_alone_in_pool
-from placement.mechanisms.max_min.climbs import Climbs, Point
+from placement.mechanisms.max_min.climbs import ClimbPoint, Climbs
 from placement.mechanisms.max_min.levels import levels_and_shares
 from placement.mechanisms.model import DivisibleProblem, Division
 from placement.model.arrays import BoolArray, FloatArray
@@ -22,7 +22,7 @@ _MAX_WEIGHTS_SHOWN: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Stage:
+class MchStage:
     """One stage of staged MCH, with the weights of its leaves."""
 
     weights: FloatArray  #: (N,) of the leaves that were active
@@ -39,7 +39,7 @@ class StagedFilling:
     amounts: FloatArray  #: (N,) given, in dominant shares of the tasks alone
     weights: FloatArray  #: (N,) the last that each leaf rose by; 1 if it never did
     claims: FloatArray  #: (N,) see `fill_in_stages`
-    stages: tuple[Stage, ...]
+    stages: tuple[MchStage, ...]
 
 
 def fill_in_stages(
@@ -85,7 +85,7 @@ def fill_in_stages(
     amounts = np.zeros(len(limit))
     weights, claims = np.ones(len(limit)), np.zeros(len(limit))
     frozen = np.zeros(len(limit), dtype=np.bool_)
-    stages: list[Stage] = []
+    stages: list[MchStage] = []
     present = np.zeros(len(limit), dtype=np.bool_) if counted is None else counted & ~active
     while active.any():
         stage_weights, _ = flattening.product_weights(active | present)
@@ -108,7 +108,7 @@ def fill_in_stages(
         frozen |= starved & ~has_all
         stopped = starved | has_all
         stages.append(
-            Stage(
+            MchStage(
                 weights=stage_weights, active=active, level=level, used_up=used_up, stopped=stopped
             )
         )
@@ -124,7 +124,7 @@ def _next_stop(
     taken: FloatArray,
     *,
     at_once: float,
-) -> tuple[Point, BoolArray]:
+) -> tuple[ClimbPoint, BoolArray]:
     """Return where the stage ends, and which resources are used up there, shape (R,).
 
     A stage ends where a resource is used up, or where enough jobs have all their tasks.

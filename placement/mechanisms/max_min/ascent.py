@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from placement.mechanisms.max_min.climbs import Climbs, Point
+from placement.mechanisms.max_min.climbs import ClimbPoint, Climbs
 from placement.model.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Stop:
+class ClimbStop:
     """A point where capacity stopped tenants, or where all tenants were complete."""
 
     level: float
@@ -30,11 +30,11 @@ class Ascent:
         self.frozen = climbs.limit <= 0
         self.fixed = np.zeros(len(climbs.limit))
 
-    def needs(self, point: Point) -> FloatArray:
+    def needs(self, point: ClimbPoint) -> FloatArray:
         """Return the amount that each tenant needs, shape (N,); frozen tenants do not change."""
         return np.where(self.frozen, self.fixed, self.climbs.needs(point))
 
-    def last_point(self, price: FloatArray, budget: float) -> Point:
+    def last_point(self, price: FloatArray, budget: float) -> ClimbPoint:
         """Return the last point at which the needs cost at most ``budget``.
 
         The cost is ``price``, (N,), per unit. The point is at least the current one.
@@ -48,17 +48,19 @@ class Ascent:
         alive: BoolArray = ~self.frozen & ~self.climbs.complete_tenants(self.point)
         return alive
 
-    def stop_at(self, point: Point, stopped: BoolArray, used_up: BoolArray) -> Stop:
+    def stop_at(self, point: ClimbPoint, stopped: BoolArray, used_up: BoolArray) -> ClimbStop:
         """Let the climb stop at ``point``, and freeze the stopped tenants, shape (N,)."""
         needs = self.needs(point)
         self.point = point
         frozen = stopped & self.rising_tenants()
         self.fixed = np.where(frozen, needs, self.fixed)
         self.frozen = self.frozen | frozen
-        return Stop(level=self.climbs.level_at(point), frozen=frozen, used_up=used_up)
+        return ClimbStop(level=self.climbs.level_at(point), frozen=frozen, used_up=used_up)
 
 
-def fill_pool(climbs: Climbs, shape: FloatArray, room: FloatArray) -> tuple[FloatArray, list[Stop]]:
+def fill_pool(
+    climbs: Climbs, shape: FloatArray, room: FloatArray
+) -> tuple[FloatArray, list[ClimbStop]]:
     """Raise all tenants together in one pool, by water filling.
 
     Parameters
@@ -71,7 +73,7 @@ def fill_pool(climbs: Climbs, shape: FloatArray, room: FloatArray) -> tuple[Floa
     Returns
     -------
     amounts : ndarray, shape (N,)
-    stops : list of Stop
+    stops : list of ClimbStop
         At most one for each resource, and the end.
 
     Notes
@@ -106,7 +108,7 @@ def max_alone_in_pool(shape: FloatArray, room: FloatArray) -> FloatArray:
 
 
 def rising_details(
-    stops: Sequence[Stop], resources: tuple[str, ...], classes: Sequence[int] | None
+    stops: Sequence[ClimbStop], resources: tuple[str, ...], classes: Sequence[int] | None
 ) -> list[dict[str, Any]]:
     """Return the stops of a climb as JSON values; without ``classes``, those of one pool."""
     rounds = []

@@ -10,7 +10,7 @@ from placement.model.arrays import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Point:
+class ClimbPoint:
     """A position on the common climb: a breakpoint and the fraction of the way to the next.
 
     A level would be too coarse: if tenants hold much already, the rest to divide can lie between
@@ -100,20 +100,20 @@ class Climbs:
         return levels[order], np.concatenate([after, np.ones(len(twice), dtype=np.bool_)])[order]
 
     @property
-    def first(self) -> Point:
+    def first(self) -> ClimbPoint:
         """The point at which no tenant has anything."""
-        return Point(0, 0.0)
+        return ClimbPoint(0, 0.0)
 
     @property
-    def last(self) -> Point:
+    def last(self) -> ClimbPoint:
         """The point at which every tenant has all it wants."""
-        return Point(max(len(self._levels) - 1, 0), 0.0)
+        return ClimbPoint(max(len(self._levels) - 1, 0), 0.0)
 
-    def breakpoint_at(self, level: float) -> Point:
+    def breakpoint_at(self, level: float) -> ClimbPoint:
         """Return the last breakpoint at ``level`` or below it."""
-        return Point(max(int(np.searchsorted(self._levels, level, side="right")) - 1, 0), 0.0)
+        return ClimbPoint(max(int(np.searchsorted(self._levels, level, side="right")) - 1, 0), 0.0)
 
-    def level_at(self, point: Point) -> float:
+    def level_at(self, point: ClimbPoint) -> float:
         """Return the level of rising tenants at ``point``."""
         if len(self._levels) == 0:
             return 0.0
@@ -131,7 +131,7 @@ class Climbs:
         needs: FloatArray = np.where(level > self.start, above, here)
         return needs
 
-    def needs(self, point: Point) -> FloatArray:
+    def needs(self, point: ClimbPoint) -> FloatArray:
         """Return the amount that each tenant needs at a point of the climb, shape (N,)."""
         if len(self._levels) == 0:
             return np.zeros(len(self.limit))
@@ -140,14 +140,14 @@ class Climbs:
             return low
         return low + point.part * (self._needs_at(point.place + 1) - low)
 
-    def complete_tenants(self, point: Point) -> BoolArray:
+    def complete_tenants(self, point: ClimbPoint) -> BoolArray:
         """Return which tenants have all they want at a point of the climb, shape (N,)."""
         done: BoolArray = self.needs(point) >= self.limit
         return done
 
     def last_point(
         self, price: FloatArray, budget: float, frozen: BoolArray, fixed: FloatArray
-    ) -> Point:
+    ) -> ClimbPoint:
         """Return the last point of the climb at which the needs cost no more than ``budget``.
 
         Parameters
@@ -177,4 +177,4 @@ class Climbs:
                 high = middle
         paid, due = cost(low), cost(high)
         part = max((budget - paid) / (due - paid), 0.0) if due > paid else 0.0
-        return Point(low, part) if part < 1.0 else Point(high, 0.0)
+        return ClimbPoint(low, part) if part < 1.0 else ClimbPoint(high, 0.0)

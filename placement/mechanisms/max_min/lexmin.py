@@ -20,8 +20,8 @@ from typing import Final
 import numpy as np
 
 from placement.errors import SolverError
-from placement.mechanisms.max_min.ascent import Ascent, Stop, rising_details
-from placement.mechanisms.max_min.climbs import Climbs, Point
+from placement.mechanisms.max_min.ascent import Ascent, ClimbStop, rising_details
+from placement.mechanisms.max_min.climbs import ClimbPoint, Climbs
 from placement.mechanisms.max_min.levels import levels_and_shares
 from placement.mechanisms.max_min.merged_problem import MergedProblem, merge_problem
 from placement.mechanisms.model import DivisibleProblem, Division
@@ -49,11 +49,11 @@ _MAX_STEPS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Filling:
+class MaxMinFilling:
     """A lexicographic max-min division with its stops."""
 
     amounts: FloatArray  #: (N, K) in shares
-    stops: tuple[Stop, ...]
+    stops: tuple[ClimbStop, ...]
     programs: int  #: linear programs solved
     residual: float  #: the largest part of a need, or of a server, that the solver got wrong
 
@@ -94,7 +94,7 @@ def max_alone_on(
 
 def lexicographic_max_min(
     climbs: Climbs, shape: FloatArray, able: BoolArray, speed: FloatArray, room: FloatArray
-) -> Filling:
+) -> MaxMinFilling:
     """Divide servers so that the vector of levels is lexicographically max-min.
 
     Parameters
@@ -121,9 +121,9 @@ def lexicographic_max_min(
     tolerances of any solver, which then calls a far too small answer optimal.
     """
     merged = merge_problem(shape, able, speed, room)
-    servers = _Servers(merged)
+    servers = _ServerColumns(merged)
     ascent = Ascent(climbs)
-    stops: list[Stop] = []
+    stops: list[ClimbStop] = []
     amounts, residual = np.zeros(merged.able.shape), 0.0
     while ascent.rising_tenants().any():
         found = _next_stop(ascent, servers, amounts, residual)
@@ -137,8 +137,8 @@ def lexicographic_max_min(
         servers.keep_cheapest(found.cut, amounts)
     needs = ascent.needs(ascent.point)
     amounts, off = servers.correct_solution(amounts, merged.sums(needs))
-    return Filling(
-        amounts=merged.spread(amounts, needs),
+    return MaxMinFilling(
+        amounts=merged.split_among_members(amounts, needs),
         stops=tuple(stops),
         programs=servers.programs,
         residual=max(residual, off),
@@ -146,12 +146,12 @@ def lexicographic_max_min(
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Cut:
+class _PriceCut:
     """Prices, and the last point at which all needs cost no more than all that is free."""
 
     prices: FloatArray  #: (V, R) per unit of the pool
     cost: FloatArray  #: (G,) of one unit for each group where it is cheapest
-    point: Point
+    point: ClimbPoint
     stopped: BoolArray  #: (G,) groups that cannot rise further
 
 
@@ -159,7 +159,7 @@ class _Cut:
 class _HighestPoint:
     """The highest point of the climb that fits, with a division that reaches it."""
 
-    cut: _Cut
+    cut: _PriceCut
     amounts: FloatArray  #: (G, V)
     gap: float
     progress: bool  #: does the point lie above the one before?
@@ -167,11 +167,11 @@ class _HighestPoint:
 
 def _price_cut(
     ascent: Ascent,
-    servers: _Servers,
+    servers: _ServerColumns,
     prices: FloatArray,
     seen: BoolArray,
     climb: FloatArray | None = None,
-) -> _Cut:
+) -> _PriceCut:
     """Return the bound that prices set to the climb; a program for ``climb`` has inexact prices."""
     cost = servers.cheapest_costs(prices, seen)
     budget = float((prices * servers.merged.room).sum())
@@ -181,11 +181,11 @@ def _price_cut(
     # A tenant that should have stopped and did not stops at the next stop at the latest.
     paying = cost if climb is None else cost * climb
     stopped = paying > (0.0 if climb is None else 1e-7 * paying.sum())
-    return _Cut(prices=prices, cost=cost, point=point, stopped=stopped)
+    return _PriceCut(prices=prices, cost=cost, point=point, stopped=stopped)
 
 
 def _next_stop(
-    ascent: Ascent, servers: _Servers, amounts: FloatArray, residual: float
+    ascent: Ascent, servers: _ServerColumns, amounts: FloatArray, residual: float
 ) -> _HighestPoint:
     """Find the highest point of the climb that fits, cutting down from the bounds of the pool.
 
@@ -215,7 +215,7 @@ def _next_stop(
     return _HighestPoint(cut=lowest, amounts=amounts, gap=gap, progress=lowest.point > here)
 
 
-def _pool_cut(ascent: Ascent, servers: _Servers) -> _Cut:
+def _pool_cut(ascent: Ascent, servers: _ServerColumns) -> _PriceCut:
     """Return the lowest bound of the climb that can be computed without a linear program."""
     everything = servers.all_columns()
     lowest = min(
@@ -234,7 +234,7 @@ def _pool_cut(ascent: Ascent, servers: _Servers) -> _Cut:
         lowest = cut
 
 
-class _Servers:
+class _ServerColumns:
     """The columns of the linear programs: a group of tenants on a kind of servers."""
 
     def __init__(self, merged: MergedProblem) -> None:
@@ -310,7 +310,7 @@ class _Servers:
         np.minimum.at(cost, self._group[seen], self._column_costs(prices)[seen])
         return np.where(np.isfinite(cost), cost, 0.0)
 
-    def keep_cheapest(self, cut: _Cut, amounts: FloatArray) -> None:
+    def keep_cheapest(self, cut: _PriceCut, amounts: FloatArray) -> None:
         """Drop the columns that no division as good as this one uses.
 
         By complementary slackness every group, frozen or not, stays on its

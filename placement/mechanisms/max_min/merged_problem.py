@@ -35,7 +35,7 @@ class MergedProblem:
         np.add.at(sums, self.group, amounts)
         return sums
 
-    def spread(self, merged: FloatArray, amounts: FloatArray) -> FloatArray:
+    def split_among_members(self, merged: FloatArray, amounts: FloatArray) -> FloatArray:
         """Divide amounts of groups, (G, V), among their tenants and classes, shape (N, K)."""
         sums = self.sums(amounts)[self.group]
         mine = np.divide(amounts, sums, out=np.zeros_like(amounts), where=sums > 0)

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.mechanisms.errors import UnsupportedProblemError
-from placement.mechanisms.max_min.ascent import Stop, fill_pool, max_alone_in_pool, rising_details
+from placement.mechanisms.max_min.ascent import (
+    ClimbStop,
+    fill_pool,
+    max_alone_in_pool,
+    rising_details,
+)
 from placement.mechanisms.max_min.climbs import Climbs
 from placement.mechanisms.max_min.levels import levels_and_shares, normalised_demands
 from placement.mechanisms.model import DivisibleProblem, Division
@@ -56,7 +61,7 @@ class PerServerDrf:
 
 def _divide_class(
     problem: DivisibleProblem, place: int, able: BoolArray
-) -> tuple[FloatArray, list[Stop]]:
+) -> tuple[FloatArray, list[ClimbStop]]:
     """Divide one class of hosts by DRF; return the tasks of each tenant, and the stops."""
     capacity = problem.capacity[place]
     shape, unit = normalised_demands(problem.demand / problem.speed[:, place, None], capacity)

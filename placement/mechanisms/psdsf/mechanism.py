@@ -39,7 +39,7 @@ class MergedClasses:
     problem: DivisibleProblem
     kind: IntArray  #: (K,) the merged class of each class
 
-    def spread(self, tasks: FloatArray) -> FloatArray:
+    def split_among_members(self, tasks: FloatArray) -> FloatArray:
         """Give the members of each merged class equal parts of ``tasks`` (N, V), shape (N, K)."""
         members = np.bincount(self.kind, minlength=tasks.shape[1])
         spread: FloatArray = (tasks / np.maximum(members, 1))[:, self.kind]
@@ -137,7 +137,7 @@ class Psdsf:
                 max_rounds=max_rounds,
                 tolerance=self.tolerance,
             )
-        tasks = merged.spread(settled.tasks)
+        tasks = merged.split_among_members(settled.tasks)
         details: dict[str, Any] = {
             "residual": theorem1_residual(problem, tasks),
             "still": settled.moved <= self.tolerance,
@@ -147,7 +147,7 @@ class Psdsf:
         }
         if self.pareto:
             raised = scale_all_tasks(merged.problem, settled.tasks)
-            tasks = merged.spread(raised.tasks)
+            tasks = merged.split_among_members(raised.tasks)
             details["pareto_factor"] = raised.factor
         return Division(
             tasks=tasks,

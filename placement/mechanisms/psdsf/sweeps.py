@@ -139,7 +139,7 @@ def sweep_until_converged(
         change = matrix.tasks - before
         leaping = rounds > _FIRST_SWEEPS and rounds % _SWEEPS_PER_LEAP == 0
         if procedure == "water_filling" and leaping and tolerance < moved and rounds < max_rounds:
-            length = _repeats_at_once(matrix.tasks, change, change_before)
+            length = _leap_length(matrix.tasks, change, change_before)
             if length > 0:
                 matrix.tasks = np.maximum(matrix.tasks + length * change, 0.0)
                 leaps += 1
@@ -151,7 +151,7 @@ def sweep_until_converged(
     )
 
 
-def _repeats_at_once(tasks: FloatArray, change: FloatArray, before: FloatArray) -> float:
+def _leap_length(tasks: FloatArray, change: FloatArray, before: FloatArray) -> float:
     """Return how many more times the sweep's ``change``, (N, K), may be made at once."""
     total = np.maximum(tasks.sum(axis=1), _TINY)[:, None]
     now, then = change / total, before / total
@@ -209,7 +209,7 @@ def step_until_converged(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class ScheduledStep:
     """One server's step in a schedule of PS-DSF."""
 
     server: int  #: an index of K
@@ -218,7 +218,7 @@ class Step:
 
 def distributed_steps(
     problem: DivisibleProblem,
-    schedule: Iterable[Step],
+    schedule: Iterable[ScheduledStep],
     *,
     procedure: Procedure = "water_filling",
     start: FloatArray | None = None,
@@ -227,7 +227,7 @@ def distributed_steps(
 
     Parameters
     ----------
-    schedule : iterable of Step
+    schedule : iterable of ScheduledStep
         Any order, any number of times; may be endless.
     procedure : "water_filling" or "published"
     start : ndarray, shape (N, K), optional

@@ -82,6 +82,7 @@ class IntegerProgram:
         )
 
         def run(*, presolve: bool) -> optimize.OptimizeResult:
+            """Solve the program by HiGHS once."""
             return optimize.milp(
                 -np.array(gains, dtype=np.float64) / unit,
                 integrality=np.ones(len(self)),

@@ -31,7 +31,7 @@ from placement.policies.optimal.hosts import (
 from placement.policies.optimal.integer_program import IntegerProgram, OptimalSolution
 from placement.policies.optimal.patterns import maximal_patterns
 from placement.policies.optimal.program_columns import (
-    Placeable,
+    PlaceableVms,
     PlacedCounts,
     ProgramColumns,
     assign_to_requests,
@@ -103,7 +103,7 @@ class _Optimization:
         if len(self.kinds) * len(snapshot.free) > MAX_PAIRS:
             raise _limit_error(f"{len(self.kinds) * len(snapshot.free):,} hosts × kinds", MAX_PAIRS)
         self.room = room_below_threshold(snapshot, policy.overload)
-        self.placeable = Placeable(
+        self.placeable = PlaceableVms(
             snapshot=snapshot,
             kinds=self.kinds,
             wanted=max_vms_per_request(snapshot, self.room, self.kinds),
@@ -346,7 +346,7 @@ def _pack_groups(
     return on_hosts
 
 
-def _host_groups(snapshot: Snapshot, room: IntArray, placeable: Placeable) -> list[HostGroup]:
+def _host_groups(snapshot: Snapshot, room: IntArray, placeable: PlaceableVms) -> list[HostGroup]:
     """Return the groups of hosts that are alike and hold something that is wanted."""
     kinds, wanted = placeable.kinds, placeable.by_kind()
     same = group_rows(room, snapshot.host_class)

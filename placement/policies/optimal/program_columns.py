@@ -15,7 +15,7 @@ from placement.policies.optimal.integer_program import IntegerProgram
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Placeable:
+class PlaceableVms:
     """VMs that could be placed: single ones by kind, gangs by request."""
 
     snapshot: Snapshot
@@ -51,7 +51,10 @@ class ProgramColumns:
     """
 
     def __init__(
-        self, program: IntegerProgram, placeable: Placeable, supply: Iterable[tuple[int, int, int]]
+        self,
+        program: IntegerProgram,
+        placeable: PlaceableVms,
+        supply: Iterable[tuple[int, int, int]],
     ) -> None:
         self._placeable = placeable
         of_kind = placeable.kinds.of_request
@@ -100,12 +103,14 @@ class PlacedCounts:
     gangs: Mapping[int, int]
 
 
-def assign_to_requests(placeable: Placeable, given: PlacedCounts, on_hosts: IntArray) -> IntArray:
+def assign_to_requests(
+    placeable: PlaceableVms, given: PlacedCounts, on_hosts: IntArray
+) -> IntArray:
     """Assign the VMs that a solution places on hosts to requests.
 
     Parameters
     ----------
-    placeable : Placeable
+    placeable : PlaceableVms
     given : PlacedCounts
     on_hosts : ndarray of int64, shape (H, T)
         Room for VMs of each kind that the hosts have been given; fewer than

@@ -14,12 +14,12 @@ from placement.model.arrays import BoolArray, IntArray
 from placement.model.budget import Budget
 from placement.rebalancing.local_search.arrival_gains import INFEASIBLE, ArrivalGains
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
-from placement.rebalancing.local_search.objective import MIB_PER_GIB, Objective
+from placement.rebalancing.local_search.objective import MIB_PER_GIB, MoveObjective
 from placement.rebalancing.model import RunningState
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class MoveResponse:
     """The move of one VM to another host, and the rise of the potential."""
 
     vm: int
@@ -29,7 +29,7 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Items:
+class _VmItems:
     """The movable VMs in items: alike VMs of one kind, host and transfer, or a single VM."""
 
     first: IntArray  #: (I,) place of the first in `vms`
@@ -41,7 +41,9 @@ class _Items:
     alone: BoolArray  #: (I,) one VM that groups or spreads bind to others
 
     @classmethod
-    def of(cls, running: RunningState, kinds: IntArray, vms: IntArray, bound: BoolArray) -> _Items:
+    def of(
+        cls, running: RunningState, kinds: IntArray, vms: IntArray, bound: BoolArray
+    ) -> _VmItems:
         """Group movable VMs into items, in order of host, kind and transfer."""
         kind = np.searchsorted(kinds, running.kind[vms])
         alone = np.where(bound[vms], vms, -1)
@@ -67,7 +69,7 @@ class BetterResponses:
     ----------
     vms : ndarray of int64, shape (X,)
         Those that may move.
-    objective : Objective
+    objective : MoveObjective
         What the potential must rise by, and the most moves and gibibytes.
     budget : Budget
         A unit is a kind of VM weighed on a host.
@@ -89,12 +91,12 @@ class BetterResponses:
         kinds: IntArray,
         vms: IntArray,
         *,
-        objective: Objective,
+        objective: MoveObjective,
         budget: Budget,
     ) -> None:
         self._weighing, self._group_constraints, self._budget = weighing, group_constraints, budget
         self._objective = objective
-        self._items = items = _Items.of(running, kinds, vms, group_constraints.bound)
+        self._items = items = _VmItems.of(running, kinds, vms, group_constraints.bound)
         self._first = items.first.copy()
         self._vms = items.vms.copy()  # of each item those that moved, then those that did not
         self._item_of = np.full(len(running), -1, dtype=np.int64)
@@ -104,7 +106,7 @@ class BetterResponses:
         self._cap = np.full(len(items.host), np.inf)
         # Items of a host stand together.
         self._of_host = np.searchsorted(items.host, np.arange(len(running.receives) + 1))
-        self._made: dict[int, Response] = {}  # by VM, in their order
+        self._made: dict[int, MoveResponse] = {}  # by VM, in their order
         self._transfer_mib = 0
         self._units = 2 * len(kinds)  # of a move: each kind on two hosts
         self._out_of_work = False
@@ -112,7 +114,7 @@ class BetterResponses:
         self.cut_by: str | None = None  #: what kept it from going on: moves, gib or work
 
     @property
-    def responses(self) -> list[Response]:
+    def responses(self) -> list[MoveResponse]:
         """The moves that stand, in the order in which they were made."""
         return list(self._made.values())
 
@@ -168,7 +170,7 @@ class BetterResponses:
                     self._make_response(*found)
         return changed
 
-    def follow_responses(self, responses: Sequence[Response]) -> None:
+    def follow_responses(self, responses: Sequence[MoveResponse]) -> None:
         """Make the given moves, or equal ones of alike VMs, steepest first.
 
         What does not pay when its turn comes, or breaks a rule still, is not made.
@@ -260,11 +262,11 @@ class BetterResponses:
         """Record the move of an item's next VM, and make it."""
         vm, source = self._next_vm(item), int(self._items.host[item])
         self._first[item] += 1
-        self._made[vm] = Response(vm, source, destination, gain)
+        self._made[vm] = MoveResponse(vm, source, destination, gain)
         self._transfer_mib += int(self._items.transfer_mib[item])
         self._move_vm(vm, item, source, destination)
 
-    def _may_return(self, response: Response) -> bool:
+    def _may_return(self, response: MoveResponse) -> bool:
         """Return whether the VM of a move could return to its source."""
         kind = self._items.kind[self._item_of[response.vm]]
         if self._weighing.entering[kind, response.source] == INFEASIBLE:
@@ -274,7 +276,7 @@ class BetterResponses:
             self._group_constraints.allowed_hosts(response.vm)[response.source]
         )
 
-    def _undo_response(self, response: Response) -> None:
+    def _undo_response(self, response: MoveResponse) -> None:
         """Undo a move: its VM returns to the source, and is the item's next to move."""
         vm, item = response.vm, int(self._item_of[response.vm])
         del self._made[vm]

@@ -26,7 +26,7 @@ MIB_PER_GIB: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Objective:
+class MoveObjective:
     """The objective of optional moves: their price, the least gain, and the bounds of a plan.
 
     A step (in balancing a move, in packing all moves that empty a host) is made only
@@ -44,7 +44,7 @@ class Objective:
         for name, value in dataclasses.asdict(self).items():
             _READERS[name](name, value)
 
-    def with_given(self, given: Mapping[str, Any]) -> Objective:
+    def with_given(self, given: Mapping[str, Any]) -> MoveObjective:
         """Return the objective of moves with some values replaced by given JSON values.
 
         Raises

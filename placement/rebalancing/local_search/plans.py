@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from placement.model.arrays import IntArray
-from placement.rebalancing.local_search.better_responses import Response
+from placement.rebalancing.local_search.better_responses import MoveResponse
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
 from placement.rebalancing.local_search.host_costs import HostCost
 from placement.rebalancing.local_search.wave_schedule import schedule_waves
@@ -33,7 +33,7 @@ def movable_vms(running: RunningState) -> IntArray:
 def build_plan(
     running: RunningState,
     term: HostCost,
-    responses: Sequence[Response],
+    responses: Sequence[MoveResponse],
     *,
     why: MoveReason,
     parameters: Mapping[str, Any],
@@ -46,7 +46,7 @@ def build_plan(
 
     Parameters
     ----------
-    responses : sequence of Response
+    responses : sequence of MoveResponse
         Feasible in this order.
     cut_by : str or None
         What kept the search from going on: ``moves``, ``gib`` or ``work``.

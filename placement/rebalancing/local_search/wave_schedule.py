@@ -42,13 +42,13 @@ def schedule_waves(
     """
     return tuple(
         sorted(
-            _Scheduler(running, group_constraints, limits).schedule_moves(moves),
+            _WaveScheduler(running, group_constraints, limits).schedule_moves(moves),
             key=lambda move: move.wave,
         )
     )
 
 
-class _Scheduler:
+class _WaveScheduler:
     """Finds the wave of each move, one move after the other."""
 
     def __init__(

@@ -1,6 +1,6 @@
 """The problem file of `fuga solve`: JSON text, validated problem, snapshot."""
 
-from placement.solve.problem.amount_range import FAR_APART, Extent, widest_extent
+from placement.solve.problem.amount_range import FAR_APART, AmountExtent, widest_extent
 from placement.solve.problem.divisible import DividedProblem, to_divisible, unsupported_field_place
 from placement.solve.problem.faults import ProblemFault, ProblemFileError
 from placement.solve.problem.model import DemandEntry, HostEntry, Problem, TenantEntry
@@ -13,9 +13,9 @@ __all__ = [
     "FAR_APART",
     "MAX_BYTES",
     "MAX_SEED",
+    "AmountExtent",
     "DemandEntry",
     "DividedProblem",
-    "Extent",
     "HostEntry",
     "Problem",
     "ProblemFault",

@@ -16,7 +16,7 @@ FAR_APART: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class AmountExtent:
     """The least and the largest amount of one resource above 0, and their places in the file."""
 
     resource: str
@@ -38,7 +38,7 @@ class Extent:
         )
 
 
-def widest_extent(problem: Problem) -> Extent | None:
+def widest_extent(problem: Problem) -> AmountExtent | None:
     """Return the extent of the problem's resource with the largest ratio of amounts, or None.
 
     What hosts offer counts as a class has it in all.
@@ -50,7 +50,7 @@ def widest_extent(problem: Problem) -> Extent | None:
             minimum, least_at = min(amounts, key=itemgetter(0))
             largest, largest_at = max(amounts, key=itemgetter(0))
             found.append(
-                Extent(
+                AmountExtent(
                     resource=name,
                     minimum=minimum,
                     least_at=least_at,

@@ -12,7 +12,7 @@ import numpy as np
 from placement.mechanisms import MECHANISMS, DivisibleProblem, MechanismEntry
 from placement.mechanisms.errors import UnsupportedProblemError
 from placement.model.arrays import BoolArray, FloatArray
-from placement.solve.problem.faults import Faults, Place, place_text, quote_text, refuse_file
+from placement.solve.problem.faults import Place, ProblemFaults, place_text, quote_text, refuse_file
 from placement.solve.problem.model import Amounts, DemandEntry, Problem
 from placement.solve.problem.tenant_trees import build_tree, leaf_tenants
 
@@ -43,7 +43,7 @@ def to_divisible(problem: Problem, name: str, entry: MechanismEntry) -> DividedP
         If a tenant has several demands, for gangs, for a tree of tenants where
         the mechanism takes none, or for more than the documented limit.
     """
-    faults = Faults()
+    faults = ProblemFaults()
     _refuse_unsupported_fields(problem, name, entry, faults)
     demand_of = _demand_of_tenants(problem, faults)
     faults.raise_if_any()
@@ -94,7 +94,7 @@ def unsupported_field_place(error: UnsupportedProblemError, problem: Problem) ->
 
 
 def _refuse_unsupported_fields(
-    problem: Problem, name: str, entry: MechanismEntry, faults: Faults
+    problem: Problem, name: str, entry: MechanismEntry, faults: ProblemFaults
 ) -> None:
     """Record the fields of a problem file that the mechanism does not take as faults."""
     for index, demand in enumerate(problem.demands):
@@ -114,7 +114,7 @@ def _refuse_unsupported_fields(
                 )
 
 
-def _demand_of_tenants(problem: Problem, faults: Faults) -> dict[int, int]:
+def _demand_of_tenants(problem: Problem, faults: ProblemFaults) -> dict[int, int]:
     """Return the demand of each tenant; a second demand of one tenant is a fault."""
     demand_of: dict[int, int] = {}
     for index, demand in enumerate(problem.demands):

@@ -44,7 +44,7 @@ class ProblemFileError(PlacementError):
         super().__init__("\n".join(lines))
 
 
-class Faults:
+class ProblemFaults:
     """Collects the faults of a problem file, so that one run shows as many as useful."""
 
     def __init__(self) -> None:

@@ -10,7 +10,13 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from placement.solve.problem.faults import Faults, Place, describe_value, quote_text, suggest_names
+from placement.solve.problem.faults import (
+    Place,
+    ProblemFaults,
+    describe_value,
+    quote_text,
+    suggest_names,
+)
 from placement.solve.problem.model import Amounts
 from placement.solve.problem.strict_json import NotANumber, RepeatedKeys
 
@@ -33,7 +39,7 @@ class JsonObject:
         self,
         value: object,
         place: Place,
-        faults: Faults,
+        faults: ProblemFaults,
         *,
         required: Sequence[str],
         optional: Sequence[str],
@@ -60,7 +66,7 @@ class JsonObject:
         self,
         key: str,
         otherwise: Read,
-        reader: Callable[Concatenate[object, Place, Faults, How], Read],
+        reader: Callable[Concatenate[object, Place, ProblemFaults, How], Read],
         *how: How.args,
         **named: How.kwargs,
     ) -> Read:
@@ -75,12 +81,12 @@ class JsonObject:
 
 
 def nullable_reader(
-    reader: Callable[Concatenate[object, Place, Faults, How], Read | None],
-) -> Callable[Concatenate[object, Place, Faults, How], Read | None]:
+    reader: Callable[Concatenate[object, Place, ProblemFaults, How], Read | None],
+) -> Callable[Concatenate[object, Place, ProblemFaults, How], Read | None]:
     """Return a reader of a field that also takes null."""
 
     def read(
-        value: object, place: Place, faults: Faults, /, *how: How.args, **named: How.kwargs
+        value: object, place: Place, faults: ProblemFaults, /, *how: How.args, **named: How.kwargs
     ) -> Read | None:
         """Read the value, or return None for null."""
         return None if value is None else reader(value, place, faults, *how, **named)
@@ -88,7 +94,7 @@ def nullable_reader(
     return read
 
 
-def read_list(value: object, place: Place, faults: Faults, *, maximum: int) -> list[object]:
+def read_list(value: object, place: Place, faults: ProblemFaults, *, maximum: int) -> list[object]:
     """Read a list of the problem file, which must not be empty; [] after a fault."""
     if not isinstance(value, list):
         faults.add(place, f"must be a list, found {describe_value(value)}")
@@ -101,7 +107,7 @@ def read_list(value: object, place: Place, faults: Faults, *, maximum: int) -> l
     return value
 
 
-def read_name(value: object, place: Place, faults: Faults) -> str | None:
+def read_name(value: object, place: Place, faults: ProblemFaults) -> str | None:
     """Read a name of the problem file: printable, so that it cannot disturb a terminal."""
     if not isinstance(value, str):
         faults.add(place, f"must be a name (a string), found {describe_value(value)}")
@@ -116,7 +122,7 @@ def read_name(value: object, place: Place, faults: Faults) -> str | None:
     return None
 
 
-def read_names(value: object, place: Place, faults: Faults, *, maximum: int) -> list[str]:
+def read_names(value: object, place: Place, faults: ProblemFaults, *, maximum: int) -> list[str]:
     """Read a list of distinct names of the problem file, which may be empty."""
     if not isinstance(value, list):
         faults.add(place, f"must be a list of names, found {describe_value(value)}")
@@ -135,7 +141,7 @@ def read_names(value: object, place: Place, faults: Faults, *, maximum: int) -> 
     return list(names)
 
 
-def read_quantity(value: object, place: Place, faults: Faults) -> Decimal | None:
+def read_quantity(value: object, place: Place, faults: ProblemFaults) -> Decimal | None:
     """Read an amount of a resource, exactly."""
     number = _read_number(value, place, faults)
     if number is None:
@@ -152,7 +158,7 @@ def read_quantity(value: object, place: Place, faults: Faults) -> Decimal | None
 
 
 def read_amounts(
-    value: object, place: Place, faults: Faults, resources: Sequence[str]
+    value: object, place: Place, faults: ProblemFaults, resources: Sequence[str]
 ) -> Amounts | None:
     """Read a list with one quantity for each resource."""
     if not isinstance(value, list):
@@ -173,7 +179,7 @@ def read_amounts(
 
 
 def read_count(
-    value: object, place: Place, faults: Faults, *, minimum: int, maximum: int
+    value: object, place: Place, faults: ProblemFaults, *, minimum: int, maximum: int
 ) -> int | None:
     """Read a whole number of the problem file; ``3.0`` is one, ``true`` is not."""
     number = _read_number(value, place, faults)
@@ -189,7 +195,7 @@ def read_count(
     return None
 
 
-def read_ratio(value: object, place: Place, faults: Faults) -> float | None:
+def read_ratio(value: object, place: Place, faults: ProblemFaults) -> float | None:
     """Read a weight or a speed: a number above 0."""
     number = _read_number(value, place, faults)
     if number is None:
@@ -204,7 +210,7 @@ def read_ratio(value: object, place: Place, faults: Faults) -> float | None:
 
 
 def resolve_name(
-    name: str, index: dict[str, int], kind: str, place: Place, faults: Faults
+    name: str, index: dict[str, int], kind: str, place: Place, faults: ProblemFaults
 ) -> int | None:
     """Return the index of a name that the problem file refers to; unknown names are faults."""
     found = index.get(name)
@@ -213,7 +219,7 @@ def resolve_name(
     return found
 
 
-def _read_number(value: object, place: Place, faults: Faults) -> Decimal | None:
+def _read_number(value: object, place: Place, faults: ProblemFaults) -> Decimal | None:
     """Read a finite number, exactly; None after a fault."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         allowed = "a finite number" if isinstance(value, NotANumber) else "a number"

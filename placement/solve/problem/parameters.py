@@ -9,7 +9,13 @@ from placement.catalog.names import known_parameters
 from placement.catalog.policies import POLICIES, CatalogEntry
 from placement.errors import ParameterError
 from placement.mechanisms import MECHANISMS, MechanismEntry
-from placement.solve.problem.faults import Faults, Place, describe_value, quote_text, suggest_names
+from placement.solve.problem.faults import (
+    Place,
+    ProblemFaults,
+    describe_value,
+    quote_text,
+    suggest_names,
+)
 from placement.solve.problem.fields import MAX_COUNT, resolve_name
 from placement.solve.problem.model import Problem
 from placement.solve.problem.whole_vms import WholeVmProblem
@@ -29,7 +35,7 @@ def policy_parameters(whole: WholeVmProblem, entry: CatalogEntry) -> dict[str, o
     ProblemError
         For a parameter that nothing reads, or a value that is not allowed.
     """
-    faults = Faults()
+    faults = ProblemFaults()
     given = dict(whole.problem.parameters)
     if given.get("strategies") is not None:
         given["strategies"] = _read_strategies(given["strategies"], whole, faults)
@@ -38,7 +44,7 @@ def policy_parameters(whole: WholeVmProblem, entry: CatalogEntry) -> dict[str, o
 
 def mechanism_parameters(problem: Problem, entry: MechanismEntry) -> dict[str, object]:
     """Return the parameters of a problem file as mechanisms take them; see `policy_parameters`."""
-    faults = Faults()
+    faults = ProblemFaults()
     given = dict(problem.parameters)
     # Policies check parameters that name hosts, and demands that only policies take.
     given.pop("strategies", None)
@@ -49,7 +55,7 @@ def _check_parameters(
     given: dict[str, object],
     resources: tuple[str, ...],
     entry: CatalogEntry | MechanismEntry,
-    faults: Faults,
+    faults: ProblemFaults,
 ) -> dict[str, object]:
     """Check the parameters of a problem file by the readers of the catalogue."""
     if given.get("ranking") is not None:
@@ -75,21 +81,23 @@ def _check_parameters(
     return given
 
 
-def _check_resource(name: object, place: Place, resources: tuple[str, ...], faults: Faults) -> None:
+def _check_resource(
+    name: object, place: Place, resources: tuple[str, ...], faults: ProblemFaults
+) -> None:
     """Record a parameter that names an unknown resource as a fault."""
     if isinstance(name, str) and name not in resources:
         hint = suggest_names(name, resources)
         faults.add(place, f"no resource has the name {quote_text(name)}{hint}")
 
 
-def _check_ranking(value: object, resources: tuple[str, ...], faults: Faults) -> None:
+def _check_ranking(value: object, resources: tuple[str, ...], faults: ProblemFaults) -> None:
     """Record unknown resources in the parameter ``ranking`` as faults."""
     for position, name in enumerate(value if isinstance(value, list) else ()):
         _check_resource(name, (*_PLACE, "ranking", position), resources, faults)
 
 
 def _read_strategies(
-    value: object, whole: WholeVmProblem, faults: Faults
+    value: object, whole: WholeVmProblem, faults: ProblemFaults
 ) -> Mapping[int, list[list[int]]]:
     """Read the parameter ``strategies``: ``{host: [[count per demand], ...]}``.
 
@@ -122,7 +130,7 @@ def _read_strategies(
     return chosen
 
 
-def _read_combination(row: object, place: Place, demands: int, faults: Faults) -> list[int]:
+def _read_combination(row: object, place: Place, demands: int, faults: ProblemFaults) -> list[int]:
     """Read one combination of given strategies: a count for each demand."""
     if not isinstance(row, list) or len(row) != demands:
         faults.add(

@@ -7,7 +7,13 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from placement.solve.problem.faults import Faults, Place, describe_value, quote_text, refuse_file
+from placement.solve.problem.faults import (
+    Place,
+    ProblemFaults,
+    describe_value,
+    quote_text,
+    refuse_file,
+)
 from placement.solve.problem.fields import (
     MAX_COUNT,
     JsonObject,
@@ -27,7 +33,7 @@ from placement.solve.problem.strict_json import NotANumber, RepeatedKeys, decode
 MAX_LEVELS: Final = 100
 
 
-def check_tree(tenants: Sequence[TenantEntry], faults: Faults) -> None:
+def check_tree(tenants: Sequence[TenantEntry], faults: ProblemFaults) -> None:
     """Record cycles and too deep leaves of a problem file's tenants as faults."""
     before = len(faults)
     depth: dict[int, int] = {}
@@ -55,7 +61,7 @@ def check_tree(tenants: Sequence[TenantEntry], faults: Faults) -> None:
 
 
 def check_groups(
-    tenants: Sequence[TenantEntry], demands: Sequence[DemandEntry], faults: Faults
+    tenants: Sequence[TenantEntry], demands: Sequence[DemandEntry], faults: ProblemFaults
 ) -> None:
     """Record groups of tenants that have demands or holdings of their own as faults."""
     groups = {tenant.parent for tenant in tenants}
@@ -102,7 +108,7 @@ def read_problem(data: bytes) -> Problem:
     ProblemError
         With the place of each of the first faults.
     """
-    faults = Faults()
+    faults = ProblemFaults()
     top = JsonObject(
         decode_json(data),
         (),
@@ -119,7 +125,7 @@ def read_problem(data: bytes) -> Problem:
 class _ProblemReader:
     """Reads the parts of a problem file, each after the parts to which it refers."""
 
-    def __init__(self, top: JsonObject, faults: Faults) -> None:
+    def __init__(self, top: JsonObject, faults: ProblemFaults) -> None:
         self._top = top
         self._faults = faults
         self._resources: tuple[str, ...] = ()
@@ -226,7 +232,7 @@ class _ProblemReader:
             return None
         return TenantEntry(name=name, weight=weight, parent=parent, held=held)
 
-    def _read_known_tenant(self, value: object, place: Place, faults: Faults) -> int | None:
+    def _read_known_tenant(self, value: object, place: Place, faults: ProblemFaults) -> int | None:
         """Read the name of a tenant of the file; return its index, None after a fault."""
         name = read_name(value, place, faults)
         return (
@@ -289,7 +295,7 @@ class _ProblemReader:
         return count, minimum
 
     def _read_eligible_hosts(
-        self, value: object, place: Place, faults: Faults
+        self, value: object, place: Place, faults: ProblemFaults
     ) -> tuple[int, ...] | None:
         """Read the host entries that a demand may use; return their indices, sorted."""
         if value == []:
@@ -301,7 +307,7 @@ class _ProblemReader:
         return tuple(sorted(index for index in found if index is not None))
 
     def _read_speed(
-        self, value: object, place: Place, faults: Faults
+        self, value: object, place: Place, faults: ProblemFaults
     ) -> MappingProxyType[int, float]:
         """Read a demand's speed by host name; return it by index of the host entry."""
         if not isinstance(value, dict):
@@ -322,7 +328,7 @@ class _ProblemReader:
     # ------------------------------------------------------------- parameters
 
     def _read_parameters(
-        self, value: object, place: Place, faults: Faults
+        self, value: object, place: Place, faults: ProblemFaults
     ) -> tuple[dict[str, object], int | None]:
         """Read the parameters of the policy, and the seed by itself."""
         if not isinstance(value, dict):

@@ -63,7 +63,7 @@ def decode_json(data: bytes) -> object:
     text = _decode_text(data)
     if not text.strip(" \t\r\n"):
         _refuse_text("", "is empty; expected one JSON object")
-    scanner = _Scanner()
+    scanner = _JsonScanner()
     try:
         return json.loads(
             text,
@@ -79,7 +79,7 @@ def decode_json(data: bytes) -> object:
         _refuse_text("", "is nested too deeply; a problem needs five levels")
 
 
-class _Scanner:
+class _JsonScanner:
     """The hooks of the JSON decoder for one file; they share a count of its values."""
 
     def __init__(self) -> None:

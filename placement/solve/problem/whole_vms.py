@@ -13,7 +13,7 @@ import numpy as np
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.snapshot import Snapshot
 from placement.model.vm_kinds import total_vms_that_fit
-from placement.solve.problem.faults import Faults, Place
+from placement.solve.problem.faults import Place, ProblemFaults
 from placement.solve.problem.model import Amounts, Problem
 from placement.solve.problem.tenant_trees import build_tree, leaf_tenants
 
@@ -106,7 +106,7 @@ def to_whole_vms(problem: Problem) -> WholeVmProblem:
         If the problem uses what only mechanisms know (speeds), or needs more
         than the documented limits.
     """
-    faults = Faults()
+    faults = ProblemFaults()
     _refuse_unsupported_fields(problem, faults)
     _refuse_ambiguous_members(problem, faults)
     faults.raise_if_any()
@@ -150,7 +150,7 @@ def to_whole_vms(problem: Problem) -> WholeVmProblem:
     return WholeVmProblem(problem=problem, snapshot=snapshot, entry=entry, tenants=tenants)
 
 
-def _refuse_unsupported_fields(problem: Problem, faults: Faults) -> None:
+def _refuse_unsupported_fields(problem: Problem, faults: ProblemFaults) -> None:
     """Record fields that policies for whole VMs do not take (speeds) as faults."""
     for index, demand in enumerate(problem.demands):
         for host, speed in demand.speed.items():
@@ -182,7 +182,7 @@ def _all_amounts(problem: Problem) -> Iterator[tuple[Place, Amounts]]:
         yield ("demands", index, "per_vm"), demand.per_vm
 
 
-def _refuse_ambiguous_members(problem: Problem, faults: Faults) -> None:
+def _refuse_ambiguous_members(problem: Problem, faults: ProblemFaults) -> None:
     """Refuse a host that has the name of a member of a class, as ``s1#3``."""
     size = {host.name: host.count for host in problem.hosts}
     for index, host in enumerate(problem.hosts):
@@ -197,7 +197,7 @@ def _refuse_ambiguous_members(problem: Problem, faults: Faults) -> None:
 class _IntegerArrays:
     """A problem's amounts as integers: (E, R) of host entries, (N, R) held, (Q, R) demands."""
 
-    def __init__(self, problem: Problem, leaves: Sequence[int], faults: Faults) -> None:
+    def __init__(self, problem: Problem, leaves: Sequence[int], faults: ProblemFaults) -> None:
         hosts, demands = problem.hosts, problem.demands
         tenants = [problem.tenants[leaf] for leaf in leaves]
         shape = (len(hosts), len(problem.resources))
@@ -240,7 +240,7 @@ def _to_millionths(amounts: Iterable[Decimal]) -> list[int]:
     return [whole for amount in amounts if (whole := millionths(amount)) is not None]
 
 
-def _host_classes(problem: Problem, faults: Faults) -> tuple[IntArray, BoolArray]:
+def _host_classes(problem: Problem, faults: ProblemFaults) -> tuple[IntArray, BoolArray]:
     """Return the class of each host entry, (E,), and the classes open to each demand, (Q, C).
 
     Entries are of one class when they carry the same labels and are in the same
@@ -289,7 +289,11 @@ def _host_classes(problem: Problem, faults: Faults) -> tuple[IntArray, BoolArray
 
 
 def _wanted_counts(
-    problem: Problem, demand: IntArray, class_free: IntArray, eligible: BoolArray, faults: Faults
+    problem: Problem,
+    demand: IntArray,
+    class_free: IntArray,
+    eligible: BoolArray,
+    faults: ProblemFaults,
 ) -> IntArray:
     """Return the VMs wanted of each demand, (Q,); bounded by the room where the file says null."""
     room = np.array(

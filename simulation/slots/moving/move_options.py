@@ -19,7 +19,7 @@ from placement.parameters import (
     read_parameters,
 )
 from placement.rebalancing.balance import BALANCE_OBJECTIVE
-from placement.rebalancing.local_search.objective import Objective
+from placement.rebalancing.local_search.objective import MoveObjective
 from placement.rebalancing.model import RebalanceLimits
 from plain_text import RepeatedNameError, dict_of_unique_names
 from simulation.errors import InputError
@@ -66,7 +66,7 @@ class BalanceOptions:
     most_moves: int | None = None  #: of one plan
 
     @property
-    def objective(self) -> Objective:
+    def objective(self) -> MoveObjective:
         """The objective that balancing moves must meet."""
         given = {name: getattr(self, name) for name in _OBJECTIVE_FIELDS}
         return BALANCE_OBJECTIVE.with_given(given)

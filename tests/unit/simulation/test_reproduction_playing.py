@@ -38,7 +38,9 @@ def test_shares_are_of_the_pool_at_each_slot() -> None:
 def test_who_leaves_completes_what_runs_and_no_more() -> None:
     found = played(leaves={1: "a"})
 
-    assert found.completed_of(["a", "b", "nobody"]).tolist() == pytest.approx([0.5, 1.0, 1.0])
+    assert found.completed_fractions_of(["a", "b", "nobody"]).tolist() == pytest.approx(
+        [0.5, 1.0, 1.0]
+    )
     assert np.isnan(found.took_s[1])
 
 

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from simulation.errors import InputError
-from simulation.experiments.specs import Inputs, RunSpec, TraceSpec, open_inputs
+from simulation.experiments.specs import RunSpec, SimulationInputs, TraceSpec, open_inputs
 from simulation.slots.cluster import Cluster
 from simulation.topology.hosts import HostEventKind
 from simulation.topology.inventory import read_inventory
 
 
-def opened(path: Path, hosts: str = "4:64c:256g:100d", **trace: object) -> Inputs:
+def opened(path: Path, hosts: str = "4:64c:256g:100d", **trace: object) -> SimulationInputs:
     told = TraceSpec(path=str(path), **trace)  # type: ignore[arg-type]
     return open_inputs(RunSpec(name="x", trace=told, hosts=hosts))
 
@@ -344,7 +344,7 @@ def test_a_bad_inventory_is_refused_with_its_place(tmp_path: Path, text: str, to
 
 
 def test_a_workload_is_the_same_for_the_same_seed_and_grows_by_day() -> None:
-    def made(seed: int) -> Inputs:
+    def made(seed: int) -> SimulationInputs:
         spec = RunSpec(
             name="x", trace=TraceSpec(path="google:9000:2d:30t"), hosts="google:50", seed=seed
         )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from simulation.errors import InputError
-from simulation.experiments.specs import Inputs, RunSpec, TraceSpec, open_inputs
+from simulation.experiments.specs import RunSpec, SimulationInputs, TraceSpec, open_inputs
 from simulation.topology.inventory import read_inventory
 
 DAY_S = 86_400.0
@@ -29,7 +29,7 @@ VMS = """vmId,tenantId,vmTypeId,priority,starttime,endtime
 """
 
 
-def opened(path: Path, hosts: str, **trace: object) -> Inputs:
+def opened(path: Path, hosts: str, **trace: object) -> SimulationInputs:
     told = TraceSpec(path=str(path), **trace)  # type: ignore[arg-type]
     return open_inputs(RunSpec(name="x", trace=told, hosts=hosts))
 

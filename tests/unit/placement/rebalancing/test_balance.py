@@ -10,7 +10,7 @@ from placement.fuga.strategies import skewness
 from placement.rebalancing.balance import BALANCE_OBJECTIVE, balance
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.local_search.host_costs import LoadImbalance
-from placement.rebalancing.local_search.objective import Objective
+from placement.rebalancing.local_search.objective import MoveObjective
 from placement.rebalancing.model import (
     Mobility,
     MoveReason,
@@ -20,7 +20,7 @@ from placement.rebalancing.model import (
 )
 from tests.unit.placement.rebalancing.builders import a_running
 
-FREE = Objective(price_per_gib=0.0, least_gain=1e-9)
+FREE = MoveObjective(price_per_gib=0.0, least_gain=1e-9)
 
 
 def loads(running):
@@ -85,7 +85,7 @@ def test_what_a_move_carries_must_be_worth_it():
 def test_a_cold_move_carries_nothing_and_costs_the_least_gain_only():
     running = a_running(host=[0, 0], capacity=[(4, 4096)] * 2, mobility=[Mobility.COLD] * 2)
 
-    plan = balance(running, Objective(price_per_gib=100.0, least_gain=0.1))
+    plan = balance(running, MoveObjective(price_per_gib=100.0, least_gain=0.1))
 
     assert [(move.live, move.transfer_mib) for move in plan.moves] == [(False, 0)]
 
