@@ -53,7 +53,7 @@ class ConstrainedPolicy:
         self._policy = policy
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Decide the whole batch within the constraints.
+        """Decide a round within the constraints of its requests.
 
         After several runs, ``details`` has the details about single VMs and the number of
         ``runs``.
@@ -258,7 +258,7 @@ def _constraints_after(constraints: Constraints, placed: IntArray) -> Constraint
 def _left_out_by_request(
     expanded: ExpandedSnapshot, allocation: Allocation, count: IntArray
 ) -> dict[int, list[LeftOut]]:
-    """Return the last run's unplaced VMs by request, for requests of which it placed none."""
+    """Return the VMs that the policy's last run left out, for requests of which it placed none."""
     parts: dict[int, list[LeftOut]] = {}
     for left in allocation.left_out:
         request = int(expanded.origin[left.request])

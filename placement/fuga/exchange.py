@@ -450,5 +450,5 @@ class _ExchangeSearch:
 
 
 def _remove_from_order(order: list[Place], place: Place) -> None:
-    """Remove a party from a sorted order."""
+    """Remove a party of exchanges from a sorted list."""
     del order[bisect_left(order, place)]

@@ -45,7 +45,7 @@ class Players:
         )
 
     def take(self, which: IntArray) -> Players:
-        """Return the players at some indices, shape (X,), in that order; one may come twice."""
+        """Return the players at some indices, (X,), in that order; one may come twice."""
         return Players(
             self.host[which],
             self.capacity[which],

@@ -42,7 +42,7 @@ class Parties:
 
     @classmethod
     def of(cls, snapshot: Snapshot, kinds: VmKinds) -> Parties:
-        """Find the parties, in order of tenant and kind."""
+        """Find the parties of exchanges among the requests, in order of tenant and kind."""
         key = snapshot.tenant * max(len(kinds), 1) + kinds.of_request
         _, first, of_request = np.unique(key, return_index=True, return_inverse=True)
         requests: list[list[int]] = [[] for _ in first]

@@ -40,12 +40,12 @@ class HostPreferences(Protocol):
 
     @property
     def hosts(self) -> tuple[str, ...] | None:
-        """Names of the only hosts that will do; None: any."""
+        """Names of the only hosts that the request accepts; None: any."""
         ...
 
     @property
     def avoid(self) -> tuple[object, ...]:
-        """Ids of hosts that will not do."""
+        """Ids of hosts that the request avoids."""
         ...
 
 

@@ -454,5 +454,5 @@ def _check_room(
 
 
 def _to_lists(value: Any) -> list[Any]:
-    """Return rows of tuples as lists, for JSON."""
+    """Return rows of reservations as lists, for JSON."""
     return [list(each) if isinstance(each, tuple) else each for each in value]

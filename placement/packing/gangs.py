@@ -24,7 +24,7 @@ _WHOLE: Final = 1e-6
 
 
 def admit_request(draft: Draft, request: int) -> bool:
-    """Let a request be placed now if it is no gang, or a gang that fits whole.
+    """Return whether a request may be placed now; a gang begins if it fits whole.
 
     After True, at least ``min_count`` VMs of a gang have room at once: a caller that
     places all of a request before the next one keeps it whole.

@@ -115,7 +115,7 @@ class TwoChoices:
         return int(hosts[scores.argmin()])
 
     def _take_room(self, host: int, kind: int) -> None:
-        """Take the room of one VM of a kind on a host."""
+        """Take the room of one VM of a kind on the host that was chosen."""
         self._room[host] -= self._demand[kind]
         room = self._rooms[host]
         for resource, amount in enumerate(self._demand_of[kind]):

@@ -19,7 +19,7 @@ _CLOSED_OUT: Final = frozenset({Reason.NO_ELIGIBLE_HOST, Reason.NO_HOST_LARGE_EN
 
 
 class FreedHostsPolicy:
-    """Wrap a policy to reserve freed hosts for the requests they are freed for.
+    """Wrap a policy so that hosts that moves free take only the requests they are freed for.
 
     A request with freed hosts starves no more: `placement.constraints.starvation_reserve` holds no
     others back for it. Where several plans free one host, it takes the requests of the first.

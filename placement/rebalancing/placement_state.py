@@ -82,7 +82,7 @@ class PlacementState:
         return self._open[key]
 
     def zones_open_to(self, vms: Sequence[int]) -> list[int] | None:
-        """Return the zones that take all of some VMs; None if no spread binds them."""
+        """Return the zones that spreads leave open to these VMs; None if no spread binds them."""
         needs = self._spreads_of(vms)
         if not needs:
             return None
@@ -142,7 +142,7 @@ class PlacementState:
             self.leave(vm, host)
 
     def admits(self, request: int, host: int) -> bool:
-        """Return whether groups and spreads allow one more VM of a request on a host."""
+        """Return whether VM groups and spreads allow one more VM of a request on a host."""
         if any(self._on[group].get(host) for group in self._apart_waiting.get(request, ())):
             return False
         spreads = self._spread_waiting.get(request, ())

@@ -56,7 +56,7 @@ class SharedFolderError(SimulationError):
 
 @cache
 def software_versions() -> str:
-    """Return the versions of the software that results depend on."""
+    """Return the versions of the software on which a study's results depend."""
     libraries = ("numpy", "scipy", "pyarrow")
     versions = ", ".join(f"{name} {version(name)}" for name in libraries)
     return f"fuga {engine_version()}, Python {python_version()}, {versions}"
@@ -73,7 +73,7 @@ class Job:
     made_by: str = field(default_factory=software_versions)
 
     def text(self) -> str:
-        """Return the text of the job's file."""
+        """Return the text of the job's file, which `of` reads."""
         document = {each.name: getattr(self, each.name) for each in fields(self)}
         return json.dumps({**document, "spec": self.spec.document()}, indent=2) + "\n"
 
@@ -253,7 +253,7 @@ class JobFiles:
 
 @contextmanager
 def file_lock(path: Path) -> Iterator[TextIO | None]:
-    """Hold a file's lock; yield None if another process holds it or the file does not exist.
+    """Hold a job file's lock; yield None if another process has it or the file is gone.
 
     Closing the file anywhere in this process releases the lock.
 

@@ -239,7 +239,7 @@ def _tenant_sample(part: float, seed: int) -> Keep | None:
 
 
 def read_types(path: str | None) -> Mapping[str, Mapping[str, int]]:
-    """Return the resources of each type of VM, from a CSV file of name and resources."""
+    """Read the resources of each VM type from a CSV file of name and resources."""
     if path is None:
         return {}
     types: dict[str, Mapping[str, int]] = {}
@@ -254,7 +254,7 @@ def read_types(path: str | None) -> Mapping[str, Mapping[str, int]]:
 
 
 def read_weights(path: str | None) -> Mapping[str, float]:
-    """Return the weight of each tenant that a CSV file of tenant and weight names."""
+    """Read the weight of each tenant from a CSV file of tenant and weight."""
     if path is None:
         return {}
     weights = {}

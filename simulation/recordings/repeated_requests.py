@@ -101,7 +101,7 @@ def repeat_requests(
 
 
 def _as_iterator(requests: Iterable[PastRequest]) -> Iterator[PastRequest]:
-    """Return past requests as an iterator."""
+    """Yield past requests one after the other."""
     yield from requests
 
 

@@ -68,7 +68,10 @@ def _times_of_slots(run: RunData) -> tuple[Any, str]:
 def _draw_over_time(
     runs: Sequence[RunData], palette: Palette, column: str, axis: Any, factor: float = 1.0
 ) -> str:
-    """Draw a column of the slots over time, a line for each run; return the axis's label."""
+    """Draw a column of the slots in a plot over time, a line for each run.
+
+    Returns the label of the time axis.
+    """
     label = ""
     for run in runs:
         times, label = _times_of_slots(run)

@@ -37,7 +37,7 @@ _SIGNIFICANT_GAIN: Final = 0.1
 
 
 def _reproduce_fig7(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 7: completion times of jobs under Best-Fit DRFH and Slots."""
+    """Reproduce Fig. 7 of DRFH: completion times of jobs under Best-Fit DRFH and Slots."""
     played = simulated_day(setup)
     drfh, slots = played[BEST], played[SLOTS]
     both = np.isfinite(drfh.took_s) & np.isfinite(slots.took_s)
@@ -114,7 +114,7 @@ def judge_gains_by_size(gains: Mapping[str, float]) -> tuple[Statement, Statemen
 
 
 def _reproduce_fig8(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 8: completed parts of users' tasks under Best-Fit DRFH and Slots."""
+    """Reproduce Fig. 8 of DRFH: completed parts of users' tasks under Best-Fit DRFH and Slots."""
     played, tenants = simulated_day(setup), build_day(setup).tenants
     drfh, slots = (played[policy].completed_fractions_of(tenants) for policy in (BEST, SLOTS))
     no_less = float((drfh >= slots).mean())
@@ -153,7 +153,7 @@ def fraction_completed_only_there(there: FloatArray, elsewhere: FloatArray) -> f
 
 
 def _reproduce_fig9(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 9: completed parts of users' tasks, shared against dedicated clouds."""
+    """Reproduce Fig. 9 of DRFH: completed parts of tasks, shared against dedicated clouds."""
     day = build_day(setup)
     shared = simulated_day(setup)[BEST].completed_fractions_of(day.tenants)
     order = np.random.default_rng([setup.seed, 9]).permutation(len(day.hosts))

@@ -35,7 +35,7 @@ def _two_server_problem() -> DivisibleProblem:
 
 
 def _reproduce_fig1(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 1: what DRF gives in one pool does not fit on two servers."""
+    """Reproduce Fig. 1 of DRFH: what DRF gives in one pool does not fit on two servers."""
     del setup  # small enough for every run
     pool = checked_division("drf", divisible_problem(_RESOURCES, [(9, 18)], _FIG_1_DEMANDS))
     snapshot = round_snapshot(_RESOURCES, np.array(_FIG_1_SERVERS), _FIG_1_DEMANDS[:1], 10)
@@ -60,7 +60,7 @@ def _reproduce_fig1(setup: Setup) -> ItemOutcome:
 
 
 def _reproduce_fig2(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 2: two users on two servers, with their dominant shares."""
+    """Reproduce Fig. 2 of DRFH: two users on two servers, with their dominant shares."""
     del setup
     problem = _two_server_problem()
     shape, unit = normalised_demands(problem.demand, problem.pool)
@@ -90,7 +90,7 @@ def _reproduce_fig2(setup: Setup) -> ItemOutcome:
 
 
 def _reproduce_fig3(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 3: DRF on each of two servers by itself."""
+    """Reproduce Fig. 3 of DRFH: DRF on each of two servers by itself."""
     del setup
     problem = _two_server_problem()
     division = checked_division("per_server_drf", problem)
@@ -105,7 +105,7 @@ def _reproduce_fig3(setup: Setup) -> ItemOutcome:
 
 
 def _reproduce_fig4(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 4: DRFH on two servers, exactly and in whole tasks."""
+    """Reproduce Fig. 4 of DRFH: DRFH on two servers, exactly and in whole tasks."""
     del setup
     problem = _two_server_problem()
     division = checked_division("drfh", problem)
@@ -185,7 +185,7 @@ def _exact_number(what: str, paper: float, ours: float, unit: str = "tasks") -> 
 
 
 def _number_table(numbers: tuple[Number, ...]) -> Table:
-    """Return the table of numbers behind a figure."""
+    """Return the table of numbers behind a figure of the DRFH examples."""
     return Table(
         name="numbers",
         columns=("what", "paper", "ours", "unit"),

@@ -73,7 +73,7 @@ def _three_user_trace(seed: int) -> ListedTrace:
 
 
 def _reproduce_fig5(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 5: shares and use while three users join and one leaves."""
+    """Reproduce Fig. 5 of DRFH: shares and use while three users join and one leaves."""
     slot_s = 5.0 if setup.quick else 2.0
     servers = _server_capacity()
     choice = SimulatedPolicy(

@@ -39,7 +39,7 @@ _NAMES: Final = ("CPU", "memory")
 
 
 def _reproduce_table2(setup: Setup) -> ItemOutcome:
-    """Reproduce Table II: fill the empty cluster once with more requests than it holds."""
+    """Reproduce Table II of DRFH: fill the empty cluster once with more requests than it holds."""
     day = build_day(setup)
     chunks = day.trace.parts
     place = {tenant: number for number, tenant in enumerate(day.tenants)}
@@ -139,7 +139,7 @@ def judge_most_used(r: int, found: Mapping[int, FloatArray]) -> Statement:
 
 
 def _reproduce_fig6(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 6: use of the cluster over the day under three policies."""
+    """Reproduce Fig. 6 of DRFH: use of the cluster over the day under three policies."""
     played = simulated_day(setup)
     # Where no request waits, use shows the demand; unless that is so all day.
     busy = np.all([each.waiting > 0 for each in played.values()], axis=0)

@@ -93,7 +93,7 @@ def _utilities_by_strategy(game: Game) -> dict[tuple[str, str], tuple[float, flo
 
 
 def _reproduce_fig2(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 2: two hosts of the worked example and their strategies."""
+    """Reproduce Fig. 2 of FUGA: two hosts of the worked example and their strategies."""
     del setup
     snapshot, game = _example_snapshot(), _example_game()
     fair = fair_targets(snapshot)[:, None] * snapshot.demand / snapshot.pool
@@ -136,7 +136,7 @@ def _reproduce_fig2(setup: Setup) -> ItemOutcome:
 
 
 def _reproduce_fig3(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 3: the game tree of the worked example, and its equilibrium."""
+    """Reproduce Fig. 3 of FUGA: the game tree of the worked example, and its equilibrium."""
     del setup
     game, found = _example_game(), _utilities_by_strategy(_example_game())
     answers = {

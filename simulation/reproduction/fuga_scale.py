@@ -91,7 +91,7 @@ def _run_policies(setup: Setup, sizes: Sequence[int]) -> _AllocationResults:
 
 
 def _reproduce_fig6(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 6: what FUGA and first-fit allocate on 50 to 700 hosts."""
+    """Reproduce Fig. 6 of FUGA: what FUGA and first-fit allocate on 50 to 700 hosts."""
     sizes = np.array(_SIZES[:2] if setup.quick else _SIZES)
     found = _run_policies(setup, sizes.tolist())
     fuga = found.parts[_FUGA]
@@ -176,7 +176,7 @@ def judge_allocation(name: str, more: FloatArray) -> Statement:
 
 
 def _reproduce_fig7(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 7: use of a cluster over 29 days under FUGA and first-fit."""
+    """Reproduce Fig. 7 of FUGA: use of a cluster over 29 days under FUGA and first-fit."""
     number, days, slot_s, lives = (30, 1.0, 3600.0, 2) if setup.quick else (300, 29.0, 21600.0, 40)
     hosts = google_hosts(number, setup.seed)
     trace = google_trace(

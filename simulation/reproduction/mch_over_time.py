@@ -42,7 +42,7 @@ def _shares_and_weights(name: str, gone: tuple[int, ...]) -> tuple[FloatArray, l
 
 
 def _reproduce_fig4(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 4: shares of the jobs of three groups, as jobs leave."""
+    """Reproduce Fig. 4 of MCH: shares of the jobs of three groups, as jobs leave."""
     del setup
     stages = [_LEAVING[:stage] for stage in range(len(_LEAVING) + 1)]
     shares = {

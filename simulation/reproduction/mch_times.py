@@ -137,7 +137,7 @@ def _least_seconds(run: Callable[[], object]) -> float:
 
 
 def _reproduce_fig5(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 5: time to divide a pool among jobs, by mechanism."""
+    """Reproduce Fig. 5 of MCH: time to divide a pool among jobs, by mechanism."""
     jobs = _JOBS[:2] if setup.quick else _JOBS
     many = _MANY[:2] if setup.quick else _MANY
     seconds: dict[str, list[float]] = {}

@@ -29,7 +29,7 @@ def bar_plotter(
     """Return a function that draws a reproduced figure of bars, each series in every group."""
 
     def draw() -> Plot:
-        """Draw the bars."""
+        """Draw the bars of the reproduced figure."""
         figure, (axis,) = new_figure()
         palette = Palette([(name, name) for name in series])
         width = 0.8 / len(series)
@@ -63,7 +63,7 @@ def line_plotter(
     """
 
     def draw() -> Plot:
-        """Draw the lines."""
+        """Draw the lines of the reproduced figure."""
         figure, axes = new_figure(height=0.8 + 2.3 * len(panels), rows=len(panels))
         names = dict.fromkeys(name for panel in panels.values() for name in panel)
         palette = Palette([(name, name) for name in names])

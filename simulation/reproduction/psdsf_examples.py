@@ -43,7 +43,7 @@ def four_classes() -> DivisibleProblem:
 
 
 def _reproduce_fig1(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 1: two users, one of whom needs the link of server 1."""
+    """Reproduce Fig. 1 of PS-DSF: two users, one of whom needs the link of server 1."""
     del setup
     problem = divisible_problem(_RESOURCES, _SERVERS, _TWO_USERS)
     expected = {"psdsf": (6, 6), "cdrfh": (60 / 11, 72 / 11), "tsf": (4, 8)}
@@ -75,7 +75,7 @@ def _four_user_division() -> tuple[DivisibleProblem, Division]:
 
 
 def _reproduce_fig2(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 2: tasks of four users on the servers of Fig. 1."""
+    """Reproduce Fig. 2 of PS-DSF: tasks of four users on the servers of Fig. 1."""
     del setup
     _, division = _four_user_division()
     return _tasks_by_server_outcome(
@@ -88,7 +88,7 @@ def _reproduce_fig2(setup: Setup) -> ItemOutcome:
 
 
 def _reproduce_fig3(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 3: virtual dominant shares of the four users."""
+    """Reproduce Fig. 3 of PS-DSF: virtual dominant shares of the four users."""
     del setup
     problem, division = _four_user_division()
     gamma = tasks_alone(problem)
@@ -132,7 +132,7 @@ def _reproduce_fig3(setup: Setup) -> ItemOutcome:
 
 
 def _reproduce_fig4(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 4: two users of three channels with different rates."""
+    """Reproduce Fig. 4 of PS-DSF: two users of three channels with different rates."""
     del setup
     problem = divisible_problem(("time",), [[1], [1], [1]], [[1], [1]], speed=_RATES)
     division = checked_division("psdsf", problem)
@@ -155,7 +155,7 @@ def _reproduce_fig4(setup: Setup) -> ItemOutcome:
 
 
 def _reproduce_table3(setup: Setup) -> ItemOutcome:
-    """Reproduce Table III: PS-DSF on four classes of servers."""
+    """Reproduce Table III of PS-DSF: PS-DSF on four classes of servers."""
     del setup
     problem = four_classes()
     gamma = tasks_alone(problem)
@@ -180,7 +180,7 @@ def _reproduce_table3(setup: Setup) -> ItemOutcome:
 
 
 def _reproduce_table4(setup: Setup) -> ItemOutcome:
-    """Reproduce Table IV: TSF on four classes of servers."""
+    """Reproduce Table IV of PS-DSF: TSF on four classes of servers."""
     del setup
     division = checked_division("tsf", four_classes())
     numbers = (

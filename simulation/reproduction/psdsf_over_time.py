@@ -25,7 +25,7 @@ _RIVALS: Final = ("tsf", "cdrfh")
 
 
 def _reproduce_fig6(setup: Setup) -> ItemOutcome:
-    """Reproduce Fig. 6: use of servers while a user is away and comes back."""
+    """Reproduce Fig. 6 of PS-DSF: use of servers while a user is away and comes back."""
     del setup
     times = np.arange(_SECONDS)
     away = (times > _AWAY_S) & (times < _BACK_S)

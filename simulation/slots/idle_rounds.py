@@ -58,7 +58,7 @@ class LastIdleRound:
 
 
 def _idle_state(snapshot: Snapshot, requests: IntArray) -> CheckpointData:
-    """Return a snapshot and its requests for a checkpoint."""
+    """Return the snapshot and requests of an idle round for a checkpoint."""
     tree, rules = snapshot.tree, snapshot.constraints
     return {
         "requests": requests,
@@ -72,7 +72,7 @@ def _idle_state(snapshot: Snapshot, requests: IntArray) -> CheckpointData:
 def _restored_snapshot(
     kept: CheckpointData, resources: tuple[str, ...]
 ) -> tuple[Snapshot, IntArray]:
-    """Return the snapshot and requests of a checkpoint."""
+    """Return the snapshot and requests of an idle round from a checkpoint."""
     wide = (None, len(resources))
     arrays: dict[str, Any] = {
         name: read_array(

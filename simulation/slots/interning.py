@@ -17,7 +17,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Interner(Generic[Key]):
-    """Numbers distinct values in order of first appearance."""
+    """Numbers distinct values in order of first appearance, for arrays of numbers."""
 
     def __init__(self) -> None:
         self._number: dict[Key, int] = {}
@@ -197,6 +197,6 @@ class InternedNames:
         self._weight = np.zeros(0)
 
     def hold(self, tenants: IntArray, kinds: IntArray, counts: IntArray) -> None:
-        """Add VMs to the amounts that tenants hold; negative counts subtract."""
+        """Add VMs to the amounts that simulated tenants hold; negative counts subtract."""
         np.add.at(self.held, tenants, counts[:, None] * self.demand[kinds])
         np.add.at(self.vms, tenants, counts)

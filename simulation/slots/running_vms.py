@@ -79,7 +79,7 @@ class RunningBuckets:
         )
 
     def relocate(self, request: int, end_s: float, host: int, destination: int) -> bool:
-        """Move one VM to another host; return False if no such VM runs."""
+        """Move one running VM to another host; return False if no such VM runs."""
         for parts in self._buckets_of_end(end_s):
             if len(parts) > _MAX_PARTS:
                 parts[:] = [VmRows.concatenate(parts)]
@@ -108,7 +108,7 @@ class RunningBuckets:
         return [self._buckets[slot] for slot in (first, first + 1) if slot in self._buckets]
 
     def all_rows(self) -> list[VmRows]:
-        """Return the rows of all running VMs."""
+        """Return the rows of all running VMs, in order of the slots in which they end."""
         return [part for slot in sorted(self._buckets) for part in self._buckets[slot]] + [
             *self._endless
         ]

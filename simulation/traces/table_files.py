@@ -98,7 +98,7 @@ def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
-    """Yield the rows of a Parquet file."""
+    """Yield the rows of a Parquet table, with their lines and the part that is read."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -116,7 +116,7 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
 
 
 def _open_text(path: Path) -> io.TextIOWrapper:
-    """Open a CSV file as text; it may be compressed."""
+    """Open a CSV table as text; it may be compressed."""
     try:
         if path.suffix == ".gz":
             return io.TextIOWrapper(gzip.open(path), encoding="utf-8-sig", newline="")
@@ -126,7 +126,7 @@ def _open_text(path: Path) -> io.TextIOWrapper:
 
 
 def _first_line(path: Path, file: io.TextIOWrapper) -> str:
-    """Return the first line of a CSV file."""
+    """Return the first line of a CSV table."""
     try:
         return file.readline()
     except (UnicodeDecodeError, OSError, EOFError) as error:

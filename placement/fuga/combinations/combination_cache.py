@@ -46,7 +46,7 @@ class CombinationCache:
         return len(self._newer) + len(self._older)
 
     def clear(self) -> None:
-        """Empty the cache."""
+        """Drop all cached combinations."""
         self._newer, self._older, self._size = {}, {}, 0
 
     def get(self, query: bytes) -> BestCombinations | None:

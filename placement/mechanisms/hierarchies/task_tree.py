@@ -85,10 +85,10 @@ class Siblings(ABC):
 
     @abstractmethod
     def update(self, child: int, vector: Sequence[float], share: float) -> None:
-        """Update the amounts that a child holds."""
+        """Update the amounts that a child of the tree's node holds."""
 
     def block(self, child: int) -> None:
-        """Mark a child as blocked: it gets nothing more and does not change."""
+        """Mark a child of the tree's node as blocked: it gets nothing more and does not change."""
         self._line.blocked[child] = True
 
     @abstractmethod
@@ -115,7 +115,7 @@ class RescalingGroup(Siblings):
         self._blocked = _BlockedChildren(width)
 
     def update(self, child: int, vector: Sequence[float], share: float) -> None:
-        """Update the amounts that a child holds."""
+        """Update the amounts that a child of an H-DRF group holds."""
         self._vectors[child] = vector
         self._shares[child] = share
         self._line.set_share(child, share)
@@ -130,7 +130,7 @@ class RescalingGroup(Siblings):
         return [amount * scale for amount in self._vectors[child]]
 
     def block(self, child: int) -> None:
-        """Mark a child as blocked: it gets nothing more."""
+        """Mark a child of an H-DRF group as blocked: it gets nothing more."""
         super().block(child)
         self._directions.set_term(child, (0.0,) * self._width)
         self._blocked.add(self._line.level[child], self._vectors[child], self._direction(child))
@@ -184,7 +184,7 @@ class PlainGroup(Siblings):
         self._vectors = VectorSum(len(weights), width)
 
     def update(self, child: int, vector: Sequence[float], share: float) -> None:
-        """Update the amounts that a child holds."""
+        """Update the amounts that a child of a naive H-DRF group holds."""
         self._line.set_share(child, share)
         self._vectors.set_term(child, vector)
 
@@ -283,7 +283,7 @@ class TaskTree:
             vector = group.vector()
 
     def block(self, tenant: int) -> None:
-        """Mark a tenant as blocked: it gets nothing more."""
+        """Mark a tenant of the tree as blocked: it gets nothing more."""
         node = self._node[tenant]
         self._inner_group(self._parent[node]).block(self._place[node])
         node = self._parent[node]

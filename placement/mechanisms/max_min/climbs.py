@@ -67,7 +67,7 @@ class Climbs:
         return minimum
 
     def level_of(self, amount: FloatArray) -> FloatArray:
-        """Return each tenant's level once it has ``amount``, shape (N,)."""
+        """Return each tenant's level on the climb once it has ``amount``, shape (N,)."""
         lines = self._intercept + amount[:, None] * self._slope
         level: FloatArray = np.maximum(lines.max(axis=1, initial=0.0), self._floor) / self.weight
         return level
@@ -101,20 +101,20 @@ class Climbs:
 
     @property
     def first(self) -> ClimbPoint:
-        """The point at which no tenant has anything."""
+        """The point of the climb at which no tenant has anything."""
         return ClimbPoint(0, 0.0)
 
     @property
     def last(self) -> ClimbPoint:
-        """The point at which every tenant has all it wants."""
+        """The point of the climb at which every tenant has all it wants."""
         return ClimbPoint(max(len(self._levels) - 1, 0), 0.0)
 
     def breakpoint_at(self, level: float) -> ClimbPoint:
-        """Return the last breakpoint at ``level`` or below it."""
+        """Return the last breakpoint of the climb at ``level`` or below it."""
         return ClimbPoint(max(int(np.searchsorted(self._levels, level, side="right")) - 1, 0), 0.0)
 
     def level_at(self, point: ClimbPoint) -> float:
-        """Return the level of rising tenants at ``point``."""
+        """Return the level of rising tenants at a point of the climb."""
         if len(self._levels) == 0:
             return 0.0
         here = float(self._levels[point.place])

@@ -329,7 +329,7 @@ class _ServerColumns:
         return np.where(scale > 0, scale, 1.0)
 
     def needs_increase(self, base: FloatArray, climb: FloatArray) -> bool:
-        """Return whether a tenant needs more than at the base, rounding aside."""
+        """Return whether a group of tenants needs more with ``climb`` than at the base."""
         return bool((climb / self._scale_of_needs(base + climb) > 1e-12).any())
 
     def largest_shortage(self, needs: FloatArray, amounts: FloatArray) -> float:

@@ -98,7 +98,7 @@ def _tasks_after_move(
     parties: tuple[BoolArray, IntArray],
     free: FloatArray,
 ) -> FloatArray | None:
-    """Return the tasks here after step 4, (n,); None if there is nothing to move.
+    """Return the server's tasks after step 4 of the procedure, (n,); None if nothing moves.
 
     ``tasks`` are elsewhere and here, ``parties`` the lowest and the donors.
     """

@@ -54,7 +54,7 @@ def held_tasks(problem: DivisibleProblem) -> FloatArray:
 
 
 def build_servers(problem: DivisibleProblem) -> tuple[ServerClass, ...]:
-    """Return the servers in order of the problem's classes.
+    """Return the servers of PS-DSF, in the order of the problem's host classes.
 
     ``gamma`` is of capacity, what is divided is ``free``; a tenant's demand on a
     server follows from its speed there (effective capacities).

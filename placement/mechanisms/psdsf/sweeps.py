@@ -274,7 +274,7 @@ def distributed_steps(
 
 
 def _server_step(procedure: Procedure) -> ServerStep:
-    """Make the server step of a procedure; raise `ParameterError` for an unknown one."""
+    """Make the server's step of PS-DSF by the name of its procedure."""
     if procedure not in PROCEDURES:
         raise ParameterError("procedure", procedure, " | ".join(PROCEDURES))
     return PROCEDURES[procedure]()
