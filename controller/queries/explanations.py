@@ -91,6 +91,7 @@ class WaitingExplanation:
     plan: str | None = None
     freed_host_names: tuple[str, ...] | None = None
     moves_make_room: bool = False
+    moves_could_make_room: bool = False  #: enough is free in all, and no plan comes by itself
     network: str | None = None  #: the network without free addresses, or missing on hosts
     gave_way_to: tuple[str, ...] = ()  #: requests of its tenant with a higher priority
     obstacles: tuple[ObstacleExplanation, ...] = ()

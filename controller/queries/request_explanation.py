@@ -39,7 +39,7 @@ _PAGE = 500
 
 #: Keys of the recorded detail that tenants see unchanged, and those that they see in steps.
 _SHOWN_AS_IS: Final = frozenset(
-    {"slot_start_at", "network", "image", "gave_way_to", "quota", "dropped"}
+    {"slot_start_at", "network", "image", "gave_way_to", "quota", "dropped", "scattered"}
 )
 _IN_STEPS: Final = frozenset(
     {"shortages", "obstacles", "holding", "freed", "share", "gang", "held_back", "addresses_left"}
@@ -197,6 +197,7 @@ def _waiting_explanation(request: Request, reader: Viewer) -> WaitingExplanation
         if freed and exact
         else None,
         moves_make_room=bool(freed),
+        moves_could_make_room=detail.get("scattered", False),
         network=detail.get("network"),
         gave_way_to=tuple(detail.get("gave_way_to", ())),
         obstacles=tuple(
@@ -353,6 +354,13 @@ def _waiting_message(waiting: WaitingExplanation, *, exact: bool) -> str:
             f"plan {waiting.plan} makes room for it on {hosts}, which take no other VMs until then"
             if hosts
             else "other VMs move to make room for it"
+        )
+    if waiting.moves_could_make_room:
+        parts.append(
+            "enough is free in all, so a plan of moves could let it in: `fuga plan room` tells"
+            " whether one does, and FUGA_MAKE_ROOM is off"
+            if exact
+            else "enough is free in all, so a plan of moves could let it in, which operators make"
         )
     if waiting.share is not None and waiting.share.above_fair:
         parts.append(

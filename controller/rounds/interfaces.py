@@ -40,6 +40,8 @@ class PolicyChoice:
     spot_margin: float = 0  #: part of each resource that new spot VMs leave free
     room_hold_s: float = 600  #: time after it ended for which its room is kept for the request
 
+    makes_room: bool = False  #: whether plans of moves make room without an operator's request
+
     @property
     def max_time_s(self) -> float:
         """Maximum time of a round's decision: by the policy, by the fallback, and for the bound."""

@@ -8,11 +8,14 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+import numpy as np
+
 from controller.rounds.draft import RoundDraft
 from controller.rounds.obstacles import FAILED_BUILDS, Obstacles
 from controller.rounds.reservations import SettledReservations, quota_in_use
+from controller.rounds.scattered_room import is_room_scattered
 from controller.rounds.snapshots import SnapshotNames
-from placement import Allocation, LeftOut, Reason, Shortage, Snapshot, shortages
+from placement import Allocation, IntArray, LeftOut, Reason, Shortage, Snapshot, shortages
 from placement.constraints.allowances import RemainingAllowances
 from placement.model.reasons import count_fitting_vms, needed_at_once
 from registry.requests import WaitingStatus
@@ -24,7 +27,8 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
     Shortages compare one VM with the free amounts after the round; requests of equal demand and
     eligibility share one computation. The detail has the VMs of a gang that fit and are needed, the
     hosts held back for a starving request, the hosts that moves free for it, and the tenant's share
-    if the fair share is known. A missing address or network is the reason if there is no other
+    if the fair share is known. Where no plan makes room without an operator, it says whether moves
+    could. A missing address or network is the reason if there is no other
     obstacle. If only failed builds keep hosts from the request, they are the reason.
     """
     view, snapshot, names = draft.view, draft.snapshot, draft.names
@@ -41,6 +45,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
     freed = {str(each.request_id): each for each in view.freed}
     host_names = {host.id: host.name for host in view.hosts}
     details_of_policy = _details_of_policy(allocation, names)
+    scattered = _ScatteredRoom(draft, free)
 
     def common_detail(request: int) -> dict[str, Any]:
         detail: dict[str, Any] = {
@@ -74,13 +79,12 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
             )
         detail |= details_of_policy.get(request, {})
         if plan := freed.get(names.requests[request][0]):
-            hosts = [{"host": host_names[host]} for host in plan.hosts if host in host_names]
-            detail["freed"] = {"plan": str(plan.plan_id), "hosts": hosts}
+            detail["freed"] = _freed_document(plan.plan_id, plan.hosts, host_names)
+        elif reasons == {Reason.NO_ROOM} and scattered.is_for(request):
+            detail["scattered"] = True
         if held_back := sum(part.count for part in parts if part.reason is Reason.HELD_BACK):
             detail["held_back"] = held_back
-        reason = parts[0].reason.value
-        if parts[0].reason is Reason.NO_ELIGIBLE_HOST and obstacles.has_only_failed_builds(request):
-            reason = FAILED_BUILDS
+        reason = _recorded_reason(parts[0].reason, obstacles, request)
         key_of = UUID(names.requests[request][0])
         status = WaitingStatus(count=count, reason=reason, detail=detail)
         waiting[key_of] = _merge_status(waiting[key_of], status) if key_of in waiting else status
@@ -93,6 +97,42 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
             left = waiting[each.id]
             waiting[each.id] = replace(left, count=left.count + short_of.count)
     return waiting
+
+
+class _ScatteredRoom:
+    """Finds requests for which enough is free in all, if no plan makes room by itself.
+
+    Requests of equal demand and eligibility share one computation.
+    """
+
+    def __init__(self, draft: RoundDraft, free: IntArray) -> None:
+        self._snapshot, self._free = draft.snapshot, free
+        self._told = not draft.choice.makes_room
+        self._accepts = np.array([host.accepts for host in draft.view.hosts], dtype=np.bool_)
+        self._seen: dict[tuple[bytes, bytes], bool] = {}
+
+    def is_for(self, request: int) -> bool:
+        """Return whether moves could make room for a request."""
+        snapshot = self._snapshot
+        key = (snapshot.demand[request].tobytes(), snapshot.eligible[request].tobytes())
+        if self._told and key not in self._seen:
+            self._seen[key] = is_room_scattered(snapshot, self._free, self._accepts, request)
+        return self._told and self._seen[key]
+
+
+def _recorded_reason(reason: Reason, obstacles: Obstacles, request: int) -> str:
+    """Return the policy's reason, or failed builds if they alone keep hosts from the request."""
+    if reason is Reason.NO_ELIGIBLE_HOST and obstacles.has_only_failed_builds(request):
+        return FAILED_BUILDS
+    return reason.value
+
+
+def _freed_document(
+    plan: UUID, hosts: Sequence[UUID], host_names: Mapping[UUID, str]
+) -> dict[str, Any]:
+    """Return the plan that makes room, and its hosts, as JSON values."""
+    named = [{"host": host_names[host]} for host in hosts if host in host_names]
+    return {"plan": str(plan), "hosts": named}
 
 
 def _details_of_policy(

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from controller.control_center import policy_child
+from controller.host_aliases import Viewer
 from controller.plans.executor import PlanExecutor
 from controller.plans.plan_inputs import decide_plan
 from controller.plans.room_plans import RoomRule
 from controller.queries.destinations import destination_hosts
+from controller.queries.explanations import WaitingExplanation
 from controller.queries.request_explanation import explain_request
 from controller.rounds.inputs import decode_inputs
 from controller.rounds.interfaces import PolicyChoice, RoundDecider, RoundReport, Slot
@@ -296,3 +298,26 @@ def test_a_request_that_starves_gets_in_by_moves(world: MovingWorld, how: Any) -
 
 def _details(world: MovingWorld, number: int) -> Any:
     return world.registry.rounds.get(number).decision().outcome.get("details", {})
+
+
+def test_a_request_is_told_that_moves_could_let_it_in_where_no_plan_comes_by_itself(
+    world: MovingWorld,
+):
+    registry = world.registry
+    large = add_request(registry, tenant="b", name="large", vm_type="large")
+
+    def told(reader: Viewer) -> WaitingExplanation:
+        found = explain_request(registry, large.id, reader).waiting
+        assert found is not None
+        return found
+
+    run(registry, 0, makes_room=True)
+    assert told(an_operator(registry)).moves_could_make_room is False
+    add_request(registry, tenant="b", name="another", vm_type="large")
+    run(registry, 5)
+
+    found = told(an_operator(registry))
+    assert (found.reason, found.moves_could_make_room) == ("no_room", True)
+    assert "could let it in: `fuga plan room` tells" in found.message
+    hers = told(a_tenant(registry, "b"))
+    assert "a plan of moves could let it in, which operators make" in hers.message
