@@ -16,7 +16,7 @@ NOT_RECORDED: Final = "not_recorded"  #: the register center did not accept it
 
 
 class PollMetrics:
-    """Counts polls by outcome."""
+    """Counts the polls of hosts by outcome, and measures their duration."""
 
     def __init__(self, metrics: ProcessMetrics) -> None:
         self._polls = Counter(

@@ -130,7 +130,7 @@ class AssignmentState(StrEnum):
 
 
 class AssignmentEvent(StrEnum):
-    """An event of an assignment."""
+    """An event that changes the state of an assignment."""
 
     CLAIMED = "claimed"
     RECLAIMED = "reclaimed"  #: another worker takes over after the lease ran out
@@ -157,7 +157,7 @@ class MoveState(StrEnum):
 
 
 class MoveEvent(StrEnum):
-    """An event of a move."""
+    """An event that changes the state of a VM's move."""
 
     CLAIMED = "claimed"
     RECLAIMED = "reclaimed"  #: another worker finds out how far it came
@@ -178,7 +178,7 @@ class PlanState(StrEnum):
 
 
 class PlanEvent(StrEnum):
-    """An event of a plan of moves."""
+    """An event that changes the state of a plan of moves."""
 
     PROPOSED = "proposed"
     APPROVED = "approved"
@@ -197,7 +197,7 @@ class RollState(StrEnum):
 
 
 class RollEvent(StrEnum):
-    """An event of a roll over hosts."""
+    """An event that changes the state of a roll over hosts."""
 
     STOPPED = "stopped"
     RESUMED = "resumed"
@@ -229,7 +229,7 @@ class WhatIfState(StrEnum):
 
 
 class WhatIfEvent(StrEnum):
-    """An event of a what-if."""
+    """An event that changes the state of a what-if."""
 
     BEGUN = "begun"
     FINISHED = "finished"
@@ -269,7 +269,7 @@ class ReservationState(StrEnum):
 
 
 class ReservationEvent(StrEnum):
-    """An event of a reservation."""
+    """An event that changes the state of a reservation."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
@@ -288,7 +288,7 @@ class HostAdmin(StrEnum):
 
 
 class HostAdminEvent(StrEnum):
-    """An operator's call."""
+    """An operator's call that changes the administrative state of a host."""
 
     ACTIVATE = "activate"
     DRAIN = "drain"
@@ -325,7 +325,7 @@ class FenceState(StrEnum):
 
 
 class FenceEvent(StrEnum):
-    """An event of a host's fencing."""
+    """An event that changes the state of a host's fencing."""
 
     REQUESTED = "requested"
     CLAIMED = "claimed"
@@ -346,7 +346,7 @@ class ImageState(StrEnum):
 
 
 class ImageEvent(StrEnum):
-    """An event of an image."""
+    """An event that changes the state of an image."""
 
     IMPORTED = "imported"  #: its content is in the store, whole and checked
     FAILED = "failed"
@@ -362,7 +362,7 @@ class ConsoleState(StrEnum):
 
 
 class ConsoleEvent(StrEnum):
-    """Events of a console session."""
+    """An event that changes the state of a console session."""
 
     ATTACHED = "attached"  #: a worker holds the console
     LOST = "lost"  #: the worker died, or its connection to the host
@@ -380,7 +380,7 @@ class CopyState(StrEnum):
 
 
 class CopyEvent(StrEnum):
-    """An event of an image's copy on a host."""
+    """An event that changes the state of an image's copy on a host."""
 
     CLAIMED = "claimed"
     RECLAIMED = "reclaimed"  #: another worker begins anew after the lease ran out
@@ -393,14 +393,14 @@ class CopyEvent(StrEnum):
 
 
 class SlotLoopState(StrEnum):
-    """Whether slots are decided."""
+    """Whether slots are decided, or the slot loop is paused."""
 
     RUNNING = "running"
     PAUSED = "paused"
 
 
 class SlotLoopEvent(StrEnum):
-    """An operator's call."""
+    """An operator's call that pauses or resumes the slot loop."""
 
     PAUSE = "pause"
     RESUME = "resume"

@@ -68,7 +68,7 @@ def configure_logging(
     )
     renderer.append(mask_line)
     # A failure to log must not fail the call.
-    lasting = LogStream(stream, _loss_text if as_text else _loss_json)
+    lasting = LogStream(stream, _lost_lines_text if as_text else _lost_lines_json)
     structlog.configure(
         processors=[_problem_counter(on_problem), *shared, *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
@@ -93,12 +93,12 @@ def configure_logging(
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
-def _loss_text(lines: int, reason: str) -> str:
+def _lost_lines_text(lines: int, reason: str) -> str:
     """Return the log line that lines were lost, as text."""
     return f"{lines} lines of this log are lost: {reason}"
 
 
-def _loss_json(lines: int, reason: str) -> str:
+def _lost_lines_json(lines: int, reason: str) -> str:
     """Return the log line that lines were lost, as JSON."""
     now = datetime.now(UTC).isoformat()
     event = {"event": "log_lines_lost", "level": "warning", "lines": lines, "error": reason}

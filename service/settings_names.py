@@ -54,14 +54,14 @@ def settings_classes() -> Mapping[str, type[BaseSettings]]:
     return found
 
 
-def known_names() -> frozenset[str]:
+def known_setting_names() -> frozenset[str]:
     """Return the names of all settings of all processes."""
     return frozenset(name for each in settings_classes().values() for name in each.model_fields)
 
 
 def check_setting_names(file: str, names: Iterable[str]) -> None:
     """Raise `UnknownSettingError` for names that no process knows."""
-    known = known_names()
+    known = known_setting_names()
     unknown = {
         name: next(iter(difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)), None)
         for name in names

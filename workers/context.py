@@ -20,7 +20,7 @@ from workers.network_filters import HostNetworks
 
 
 class TaskOutcome(StrEnum):
-    """The outcome of a task."""
+    """The outcome of a worker's task."""
 
     NOT_OURS = "not_ours"  #: another worker holds it, or nothing is left to do
     DONE = "done"
@@ -90,7 +90,7 @@ class WorkerContext:
         """Send moves of VMs that are possible now that one has ended, between any hosts."""
         if self.send is None or self.stopping.is_set():
             return
-        for due in self.registry.move_steps.send_next(self.moves.limits):
+        for due in self.registry.move_steps.send_next_moves(self.moves.limits):
             self.send(due)
 
     def extend_claim(self, claim: Claim) -> None:

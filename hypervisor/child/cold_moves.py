@@ -59,7 +59,7 @@ def move_stopped_vm(
         base = backing_files.backing_path_at_destination(hosts, spec, disk)
         sent = _DiskCopy(hosts, spec, stop, on_progress, base).run(disk)
     else:
-        shared_pools.check_shared(hosts, spec, domain)
+        shared_pools.check_pool_shared(hosts, spec, domain)
     _check_domain_off(domain)
     _define_at_destination(hosts, spec, domain)
     return MoveResult(

@@ -107,7 +107,7 @@ class _MigrationCall(threading.Thread):
 
 
 class _LiveMove:
-    """One move. Attempts repeat while nothing has been copied."""
+    """The live move of one guest; attempts repeat while nothing has been copied."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class _LiveMove:
         """Move the guest, with or without CPU shares at the destination."""
         domain = self._hosts.source.for_move.lookupByUUIDString(self._spec.vm_id)
         if not self._spec.copy_disk:
-            shared_pools.check_shared(self._hosts, self._spec, domain)
+            shared_pools.check_pool_shared(self._hosts, self._spec, domain)
         parameters = _migration_parameters(self._hosts, domain, self._spec, shares=shares)
         watched = self._hosts.source.for_queries.lookupByUUIDString(self._spec.vm_id)
         self._started, self._downtime_ms = time.monotonic(), self._spec.downtime_ms

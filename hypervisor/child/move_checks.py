@@ -135,7 +135,7 @@ def _check_storage(
         )
     disk = disks.root_volume(here, domain)
     if not spec.copy_disk:
-        shared_pools.check_shared(hosts, spec, domain)
+        shared_pools.check_pool_shared(hosts, spec, domain)
         return
     if runs:
         _check_prepared_volume(hosts, _volume_at_destination(pool, spec.volume), disk)

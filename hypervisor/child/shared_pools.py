@@ -25,7 +25,7 @@ _PAUSE_S: Final = 0.5
 _PROBE_BYTES: Final = 512
 
 
-def check_shared(hosts: MoveHosts, spec: MoveSpec, domain: libvirt.virDomain) -> None:
+def check_pool_shared(hosts: MoveHosts, spec: MoveSpec, domain: libvirt.virDomain) -> None:
     """Raise `MigrationRefusedError` unless source and destination share the VM's pool.
 
     Creates a volume next to the disk at the source, and looks it up at the destination.

@@ -117,7 +117,7 @@ _HOSTS: Final[Sequence[_Rule]] = (
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A network filter."""
+    """A network filter of libvirt: its name and its XML."""
 
     name: str
     xml: str

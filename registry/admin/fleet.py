@@ -66,7 +66,7 @@ _MOVED_OF_LATE: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetHost:
-    """A host that is not retired, in numbers."""
+    """The state, capacity and committed amounts of a host that is not retired, for metrics."""
 
     name: str
     zone: str | None
@@ -79,7 +79,7 @@ class FleetHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetRound:
-    """The last round, in numbers."""
+    """The figures of the last round, for metrics."""
 
     number: int
     slot_start_at: datetime
@@ -91,7 +91,7 @@ class FleetRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetMoves:
-    """Moves of VMs between hosts, in numbers."""
+    """The figures of VMs' moves between hosts, for metrics."""
 
     going_on: Mapping[str, int]  #: by state
     oldest_s: float  #: seconds since the oldest open move was requested; 0 without one

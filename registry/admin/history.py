@@ -67,7 +67,7 @@ class PastHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastVm:
-    """One VM of a request."""
+    """One VM of a past request: its first host, its placement and its end."""
 
     host_id: UUID | None  #: its host at the beginning of the period
     placed_at: datetime | None  #: the start of the slot in which it got its first place

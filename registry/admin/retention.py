@@ -50,7 +50,7 @@ LOGINS_KEPT: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Periods:
-    """How long history is kept."""
+    """How long each kind of history is kept."""
 
     inputs_days: int = 7  #: inputs and outcomes of rounds, which replays need
     #: rounds with their shadows, plans, moves, reservations, and assignments of deleted VMs

@@ -20,7 +20,7 @@ REFUSED = (401, 403, 429)
 
 
 class Audit:
-    """Completes and reads the entries that `registry.db.audit_context` begins."""
+    """The audit log: completes and reads the entries that `registry.db.audit_context` begins."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

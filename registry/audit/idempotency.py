@@ -14,7 +14,7 @@ FORGET_EVERY_S: Final = 60.0
 
 
 class Idempotency:
-    """Checks keys, and deletes expired ones."""
+    """Checks idempotency keys, and deletes expired ones."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

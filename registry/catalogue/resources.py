@@ -67,7 +67,7 @@ def demands(
 
 
 class Resources:
-    """The resource axis."""
+    """Adds and reads resources, in the order of the resource axis."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -33,7 +33,7 @@ MAX_UNREAD_BYTES: Final = 262_144
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleClaim:
-    """A worker's hold on a session."""
+    """A worker's claim on a console session."""
 
     session_id: UUID
     epoch: int
@@ -41,7 +41,7 @@ class ConsoleClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleWork:
-    """The console that a worker is to hold, and its host."""
+    """The console that a worker is to attach to, with its host and the claim."""
 
     claim: ConsoleClaim
     vm_id: UUID
@@ -50,7 +50,7 @@ class ConsoleWork:
 
 
 class ConsoleHolds:
-    """Claims sessions for workers and relays their input and output."""
+    """Claims console sessions for workers, and relays their input and output."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -48,7 +48,7 @@ class ConsoleAnswer:
 
 
 class ConsoleReads:
-    """Questions and answers between the API and workers."""
+    """Stores requests to read console logs, and the workers' answers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -51,7 +51,7 @@ class ConsoleOutput:
 
 
 class ConsoleSessions:
-    """Sessions between callers and workers."""
+    """Opens and closes console sessions of callers, and passes their input and output."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -108,7 +108,7 @@ def claim_key(connection: Connection, key: IdempotencyKey) -> datetime:
     IdempotencyInProgressError
         If the call that holds the key takes longer than the lock timeout.
     """
-    if not is_key(key.key):
+    if not is_idempotency_key(key.key):
         raise InvalidError("Idempotency-Key", key.key, f"1 to {MAX_KEY} printable characters")
     fresh = {"scope": key.scope, "key": key.key, "fingerprint": f"{_MARK}{key.fingerprint}"}
     try:
@@ -167,7 +167,7 @@ def claim_keys(
     """Claim the idempotency keys that are unused, and return them without duplicates."""
     found: dict[tuple[str, str], IdempotencyKey] = {}
     for key in wanted:
-        if is_key(key.key):
+        if is_idempotency_key(key.key):
             found.setdefault((key.scope, key.key), key)
     rows = [
         {
@@ -204,7 +204,7 @@ def store_records(connection: Connection, of_keys: Sequence[tuple[IdempotencyKey
     update_rows(connection, keys, rows, keys=("scope", "key"))
 
 
-def is_key(key: str) -> bool:
+def is_idempotency_key(key: str) -> bool:
     """Return whether a text is a valid idempotency key."""
     return 1 <= len(key) <= MAX_KEY and key.isascii() and key.isprintable()
 

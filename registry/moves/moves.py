@@ -30,7 +30,7 @@ _OPEN: Final = [state.value for state in OPEN_MOVES]
 
 
 class Moves:
-    """Creates, cancels and lists moves."""
+    """Creates, cancels and lists moves of VMs between hosts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -39,7 +39,7 @@ from registry.rounds.known_hosts import KnownHosts
 
 
 class Plans:
-    """Creates, decides, approves, carries out and lists plans."""
+    """Creates, decides, approves, carries out and lists plans of moves."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

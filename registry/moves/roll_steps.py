@@ -108,7 +108,7 @@ def roll_host_rows(
     return connection.execute(query.limit(limit)).all()
 
 
-def write_host(connection: Connection, row: Row[Any], **values: Any) -> None:
+def write_roll_host(connection: Connection, row: Row[Any], **values: Any) -> None:
     """Update the row of a roll's host, which is locked."""
     its = (roll_hosts.c.roll_id == row.roll_id, roll_hosts.c.position == row.position)
     connection.execute(update(roll_hosts).where(*its).values(**values))
@@ -135,13 +135,13 @@ def _record_report(
         if row in begins:
             stays_empty = row.admin == HostAdmin.MAINTENANCE.value and not held.get(row.host_id)
             phase = RollPhase.RUNNING if stays_empty else RollPhase.EMPTYING
-            write_host(connection, row, phase=phase.value, since=now)
+            write_roll_host(connection, row, phase=phase.value, since=now)
         elif row.name in ended and row.phase == RollPhase.RUNNING.value and not row.error:
             error = ended[row.name].error
             if error is None:
-                write_host(connection, row, phase=RollPhase.RETURNING.value, since=now)
+                write_roll_host(connection, row, phase=RollPhase.RETURNING.value, since=now)
             else:
-                write_host(connection, row, error=error)
+                write_roll_host(connection, row, error=error)
 
 
 def _begin_next_turn(
@@ -154,7 +154,7 @@ def _begin_next_turn(
         return RollEvent.DONE, None
     for row in connection.execute(_ROWS.where(*waiting, roll_hosts.c.turn == turn)).all():
         begun = {"phase": RollPhase.EMPTYING.value, "since": now}
-        write_host(connection, row, admin_before=row.admin, **begun)
+        write_roll_host(connection, row, admin_before=row.admin, **begun)
         _set_maintenance(connection, row, actor)
     return None, None
 
@@ -165,7 +165,7 @@ def _set_maintenance(connection: Connection, row: Row[Any], actor: str) -> bool:
     try:
         change_admin(connection, row.host_id, HostAdminEvent.MAINTAIN, actor=actor, reason=reason)
     except IllegalTransitionError:
-        write_host(connection, row, error="it is retired")
+        write_roll_host(connection, row, error="it is retired")
         return False
     return True
 
@@ -182,17 +182,17 @@ def _plan_evacuation(
         on_host = held.get(row.host_id, ())
         stay = [each for each in on_host if each.state not in _GOES]
         if not on_host:
-            write_host(connection, row, phase=RollPhase.EMPTY.value, since=now)
+            write_roll_host(connection, row, phase=RollPhase.EMPTY.value, since=now)
         elif now - row.since > timedelta(seconds=roll.empty_within_s):
             problem = f"{len(on_host)} VMs are still there after {roll.empty_within_s} s"
-            write_host(connection, row, error=problem)
+            write_roll_host(connection, row, error=problem)
         elif stay and _may_plan_evacuation(connection, row, stay, now):
             to_plan.append(row)
     if to_plan:
         names = {"hosts": sorted(row.name for row in to_plan)}
         plan = create_plan(connection, PlanKind.EVACUATE, names, approve=True, actor=actor)
         for row in to_plan:
-            write_host(connection, row, plan_id=plan, plans=row.plans + 1)
+            write_roll_host(connection, row, plan_id=plan, plans=row.plans + 1)
 
 
 def _may_plan_evacuation(
@@ -209,11 +209,13 @@ def _may_plan_evacuation(
     if plan.ended_at is None:
         return False
     if plan.state == PlanState.CANCELLED.value:
-        write_host(connection, row, error=f"plan {row.plan_id} was cancelled")
+        write_roll_host(connection, row, error=f"plan {row.plan_id} was cancelled")
         return False
     if row.plans < TRIES:
         return bool(now >= plan.ended_at + timedelta(seconds=RETRY_DELAY_S * 2 ** (row.plans - 1)))
-    write_host(connection, row, error=plan.last_error or _stay_reason(connection, row, plan, stay))
+    write_roll_host(
+        connection, row, error=plan.last_error or _stay_reason(connection, row, plan, stay)
+    )
     return False
 
 
@@ -293,9 +295,9 @@ def _reactivate_host(
         if row.admin == HostAdmin.MAINTENANCE.value:  # else an operator has changed it since
             event, reason = _BACK[HostAdmin(row.admin_before)], f"roll {row.roll_id}"
             change_admin(connection, row.host_id, event, actor=actor, reason=reason)
-        write_host(connection, row, phase=RollPhase.DONE.value, since=now)
+        write_roll_host(connection, row, phase=RollPhase.DONE.value, since=now)
     elif now - row.since > timedelta(seconds=roll.up_within_s):
         problem = (
             f"it is {row.health} {roll.up_within_s} s after the command, and not seen up since"
         )
-        write_host(connection, row, error=problem)
+        write_roll_host(connection, row, error=problem)

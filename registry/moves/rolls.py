@@ -33,7 +33,7 @@ from registry.moves.roll_steps import (
     record_step,
     roll_host_rows,
     to_roll_host,
-    write_host,
+    write_roll_host,
 )
 from registry.moves.stored_plans import GOES_ON
 from registry.records.rolls import (
@@ -184,7 +184,7 @@ class Rolls:
                     raise UnknownNameError("skipped", "host", name, known=open_)
             for name in open_:
                 after = RollPhase.SKIPPED if name in skipped else _resumed_phase(there[name].phase)
-                write_host(
+                write_roll_host(
                     connection,
                     there[name],
                     phase=after.value,

@@ -100,7 +100,7 @@ class RunningView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedMove:
-    """One move of a plan."""
+    """One move that a planner decided, with what it gains and costs."""
 
     vm_id: UUID
     from_host_id: UUID

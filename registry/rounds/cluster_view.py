@@ -58,7 +58,7 @@ from registry.requests.rules import NO_RULES, memberships, rules_of
 from registry.requests.waiting_status import SLOTS_WAITED
 from registry.rounds.freed_room import freed_views
 from registry.rounds.group_views import hosts_of_group, spread_views, vm_group_views
-from registry.rounds.known_hosts import Holdings, KnownHosts, holdings
+from registry.rounds.known_hosts import Holdings, KnownHosts, sum_holdings
 from registry.rounds.leases import check_epoch
 from registry.rounds.reserved_room import held_for_reservations, reserved_view
 from registry.rounds.slot_loop import check_not_paused
@@ -163,7 +163,7 @@ def read_accounts(connection: Connection) -> Accounts:
     pool = {resource: int(amount) for resource, amount in connection.execute(offered)}
     now = db_now(connection)
     spot = _spot_view(connection, axis, now)
-    found, groups = _tenant_views(connection, axis, holdings(connection, axis), spot)
+    found, groups = _tenant_views(connection, axis, sum_holdings(connection, axis), spot)
     if reserved := held_for_reservations(connection, axis, now):
         found = tuple(
             replace(each, held=tuple(map(int.__add__, each.held, reserved[each.id])))

@@ -172,7 +172,7 @@ class KnownHosts:
     def read_holdings(self, connection: Connection, axis: Sequence[str]) -> Holdings:
         """Return the tenants' holdings, in the transaction of the last `read`."""
         if self._since is None or not self._keeps_holdings:
-            return holdings(connection, axis)
+            return sum_holdings(connection, axis)
         written, self._written = self._written, None  # cut short, all is summed up anew
         if written is None:
             self._held_on.clear()
@@ -188,7 +188,7 @@ class KnownHosts:
         found = {tenant: amounts for tenant, amounts in held.items() if any(amounts)}
         self._unchecked += 1
         if self._unchecked >= self._checked_every:
-            self._unchecked, all_of_it = 0, holdings(connection, axis)
+            self._unchecked, all_of_it = 0, sum_holdings(connection, axis)
             if found != all_of_it:
                 log.error("known_holdings_differ", tenants=_differing_keys(found, all_of_it))
                 return all_of_it
@@ -297,7 +297,7 @@ class KnownHosts:
         )
 
 
-def holdings(connection: Connection, axis: Sequence[str]) -> Holdings:
+def sum_holdings(connection: Connection, axis: Sequence[str]) -> Holdings:
     """Return the numbers of VMs and amounts that tenants hold, summed up from all assignments."""
     placed = select(assignments.c.tenant_id, func.count()).where(is_place, unreleased)
     found = {

@@ -28,7 +28,7 @@ _LENGTHS: Final = 2
 
 
 class Leases:
-    """Gives a name to one holder at a time."""
+    """Gives a named lease to one holder at a time, such as that of the control centre."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

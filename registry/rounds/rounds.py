@@ -32,7 +32,7 @@ _SUMMARY = tuple(RoundListEntry.__dataclass_fields__)
 
 
 class Rounds:
-    """Reads the cluster, commits decisions, keeps their record."""
+    """Reads the cluster for rounds, commits their decisions, and keeps their record."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

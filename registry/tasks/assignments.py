@@ -103,7 +103,7 @@ SELECT = (
 
 
 class Assignments:
-    """Claims and results of builds, removals and leftovers."""
+    """Claims and results of builds, removals and leftovers that workers carry out."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -76,7 +76,7 @@ def waiting_moves() -> Select[Any]:
     )
 
 
-def send_next(connection: Connection, limits: MoveLimits, *, now: datetime) -> Sequence[UUID]:
+def send_next_moves(connection: Connection, limits: MoveLimits, *, now: datetime) -> Sequence[UUID]:
     """Return the waiting moves that can begin, and mark them as sent, however recently they were.
 
     A worker drops the message of a move without room, and the sweep sends the next message only

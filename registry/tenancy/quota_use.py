@@ -80,7 +80,7 @@ def lock_limited_nodes(
     wanted = sorted(set(tenant_keys))
     locked: set[UUID] = set()
     while True:
-        paths, limited = _paths_and_limited(connection, wanted)
+        paths, limited = _paths_and_limited_nodes(connection, wanted)
         missing = limited - locked
         if not missing or has_one_writer(connection):
             return {asker: [k for k in path if k in limited] for asker, path in paths.items()}
@@ -94,11 +94,11 @@ def lock_limited_nodes(
 
 def tenants_with_limits(connection: Connection, tenant_keys: Iterable[UUID]) -> set[UUID]:
     """Return the tenants that have quotas, or are below a group with quotas."""
-    paths, limited = _paths_and_limited(connection, sorted(set(tenant_keys)))
+    paths, limited = _paths_and_limited_nodes(connection, sorted(set(tenant_keys)))
     return {asker for asker, path in paths.items() if not limited.isdisjoint(path)}
 
 
-def _paths_and_limited(
+def _paths_and_limited_nodes(
     connection: Connection, tenant_keys: Sequence[UUID]
 ) -> tuple[Mapping[UUID, Sequence[UUID]], set[UUID]]:
     """Return each tenant's path to the top of the tree, and the nodes with quotas."""

@@ -28,7 +28,7 @@ _SELECT = select(ssh_keys, tenants.c.name.label("tenant")).join(
 
 
 class SshKeys:
-    """Adds, lists and removes the keys of tenants."""
+    """Adds, lists and removes the SSH keys of tenants."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

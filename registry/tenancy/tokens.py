@@ -60,7 +60,7 @@ def digest_of(secret: str) -> str:
 
 
 class Tokens:
-    """Creates, authenticates, lists and revokes tokens."""
+    """Creates, authenticates, lists and revokes API tokens."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

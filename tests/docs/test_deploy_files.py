@@ -15,7 +15,7 @@ import typer
 import yaml
 
 from controller.cli.main import app
-from service.settings_names import known_names, load_settings, settings_classes
+from service.settings_names import known_setting_names, load_settings, settings_classes
 from tests.docs.markdown import ROOT, anchors
 from tests.servers.running import FUGA
 
@@ -75,7 +75,7 @@ def test_the_example_configuration_is_read_by_every_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = DEPLOY / "fuga.example.toml"
-    for name in known_names():
+    for name in known_setting_names():
         monkeypatch.delenv(f"FUGA_{name.upper()}", raising=False)
     monkeypatch.setenv("FUGA_CONFIG", str(path))
     given = tomllib.loads(path.read_text())
@@ -93,7 +93,7 @@ def test_the_example_configuration_is_read_by_every_process(
 def test_the_variables_that_are_set_are_settings(path: Path) -> None:
     named = {each.lower() for each in NAMED.findall(path.read_text())}
 
-    assert named - NO_SETTINGS <= known_names()
+    assert named - NO_SETTINGS <= known_setting_names()
 
 
 @systemd

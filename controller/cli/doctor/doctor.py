@@ -175,9 +175,9 @@ def _setting_rows(
 
 def _misspelt_setting_findings(environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """Find environment variables whose names look like misspelt settings."""
-    from service.settings_names import known_names  # noqa: PLC0415
+    from service.settings_names import known_setting_names  # noqa: PLC0415
 
-    names = known_names()
+    names = known_setting_names()
     for name in (each[5:].lower() for each in environ if each.startswith("FUGA_")):
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.85)
         if name not in names and near:

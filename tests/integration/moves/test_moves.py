@@ -709,14 +709,16 @@ def test_the_end_of_a_move_sends_what_has_room_then_and_nothing_else(world: Movi
     world.registry.assignments.send_due_tasks()  # all are sent, so the sweep gives them time
     limits = MoveLimits(per_host=1, everywhere=8)
     meanwhile: list[Due] = []
-    world.movers.during = lambda: meanwhile.extend(world.registry.move_steps.send_next(limits))
+    world.movers.during = lambda: meanwhile.extend(
+        world.registry.move_steps.send_next_moves(limits)
+    )
     sent: list[Due] = []
 
     world.move(asked[0], moves=MoveOptions(limits=limits), send=sent.append)
 
     assert meanwhile == []
     assert [each.id for each in sent if each.task == "workers.move_vm"] == [asked[1].id]
-    assert len(world.registry.move_steps.send_next(MoveLimits(per_host=2, everywhere=1))) == 1
+    assert len(world.registry.move_steps.send_next_moves(MoveLimits(per_host=2, everywhere=1))) == 1
 
 
 @pytest.mark.parametrize(
