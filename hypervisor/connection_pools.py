@@ -177,5 +177,5 @@ class MigratorPool:
             each.migrator.close()
 
     def close(self) -> None:
-        """End all idle migrators."""
+        """End all idle migrators between hosts."""
         self.end_idle(all_of_them=True)

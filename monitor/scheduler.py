@@ -53,7 +53,7 @@ class PollerThreads:
                     self._unserved += 1
 
     def close(self) -> None:
-        """End the idle threads."""
+        """End the idle threads of polls."""
         self._is_closed = True
 
     def _start_thread(self, *, stays: bool) -> None:

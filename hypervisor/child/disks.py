@@ -67,7 +67,7 @@ def last_written_at(volume: libvirt.virStorageVol) -> str | None:
 
 
 def delete_volume(pool: libvirt.virStoragePool, name: str) -> None:
-    """Delete a volume if it exists."""
+    """Delete a volume of a storage pool if it exists."""
     volume = find_volume(pool, name)
     if volume is None:
         return

@@ -57,7 +57,7 @@ class _PolledHosts:
         self.send({"id": request["id"], **answer})
 
     def forget(self, key: int) -> None:
-        """Close the connections to a host."""
+        """Close the connections to a host that is not polled any more."""
         host = self._known.pop(key, None)
         if host is not None and key not in self._busy:
             host.close()

@@ -85,7 +85,7 @@ class Change(Generic[S]):
 
     @property
     def moved(self) -> bool:
-        """Whether the state changed."""
+        """Whether the change leads to another state."""
         return self.after != self.before
 
     def row(
@@ -97,7 +97,7 @@ class Change(Generic[S]):
         kind: str | None = None,
         **details: Any,
     ) -> dict[str, Any]:
-        """Return the row of the step's event; ``details`` are further arguments of `event_row`.
+        """Return the event row of this change; ``details`` are further arguments of `event_row`.
 
         ``kind`` replaces the machine's event kind.
         """

@@ -92,7 +92,7 @@ def execute_parameters(rows: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows, all of which name the same columns."""
+    """Insert rows into a table; all of them name the same columns."""
     prepare_insert(connection, table, rows)()
 
 

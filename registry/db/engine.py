@@ -399,7 +399,7 @@ def _is_disk_full(error: BaseException | None) -> bool:
 
 @contextmanager
 def translate_ledger_refusals() -> Iterator[None]:
-    """Translate errors of the ledger's triggers."""
+    """Translate errors of the ledger's triggers to errors of the register center."""
     try:
         yield
     except DBAPIError as error:

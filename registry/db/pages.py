@@ -89,7 +89,7 @@ def _is_storable_value(value: str | int) -> bool:
 
 
 def cursor_uuid(cursor: str) -> UUID:
-    """Return the UUID in a cursor of a list by id."""
+    """Return the UUID in the cursor of a page of a list by id."""
     (text,) = decode_cursor(cursor, str)
     try:
         return UUID(hex=str(text))

@@ -72,7 +72,7 @@ class WatchedHosts:
             return frozenset(connection.scalars(missed))
 
     def _newest_stable_id(self) -> int:
-        """Return an event id up to which no new event can appear."""
+        """Return an event id up to which no new change of a host can appear."""
         settled = newest_stable_id(self._database)
         if settled is not None:
             return settled

@@ -46,6 +46,6 @@ def settable_fields(record: type) -> tuple[str, ...]:
 
 
 def _field_role(hint: object) -> FieldRole | None:
-    """Return the role in a field's annotation, or None."""
+    """Return the role of a record's field in its annotation, or None."""
     found = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, FieldRole)]
     return found[0] if len(found) == 1 else None

@@ -364,7 +364,7 @@ def _fenced_host_row(connection: Connection, which: ColumnElement[bool]) -> Row[
 
 
 def _is_silent(host: Row[Any]) -> bool:
-    """Return whether a host is down and not returning."""
+    """Return whether a host is down and not returning, so that it may be fenced."""
     return bool(host.health == HostHealth.DOWN.value and host.returning_since is None)
 
 
