@@ -16,6 +16,7 @@ from hypervisor import (
     seed_name,
     volume_name,
 )
+from hypervisor.model import IMAGE_PREFIX
 from registry import ClaimLostError
 from registry.hosts import HostAccess
 from registry.tasks import Leftover, Removal
@@ -203,7 +204,9 @@ def _claim_leftover(leftover_id: UUID, context: WorkerContext) -> Leftover | Non
         return None
     assignments = context.registry.assignments
     leftover = assignments.claim_leftover(leftover_id, context.owner, context.lease_s)
-    if leftover is None or leftover.assignment_id is None:
+    if leftover is None or _is_image_copy(leftover):
+        return leftover
+    if leftover.assignment_id is None:
         return None
     if not leftover.requested and assignments.state(leftover.assignment_id) is None:
         log.warning("leftover_unknown", host=leftover.host.name, name=leftover.name)
@@ -211,8 +214,15 @@ def _claim_leftover(leftover_id: UUID, context: WorkerContext) -> Leftover | Non
     return leftover
 
 
+def _is_image_copy(leftover: Leftover) -> bool:
+    """Return whether a leftover is a copy of an image, which belongs to no assignment."""
+    return leftover.kind == "volume" and leftover.name.startswith(IMAGE_PREFIX)
+
+
 def _volumes_of_leftover(leftover: Leftover) -> list[str]:
     """Return the names of the volumes to delete with a leftover."""
+    if _is_image_copy(leftover):
+        return [leftover.name]
     assignment_id = str(leftover.assignment_id)
     names = [] if leftover.disk_stays else [volume_name(assignment_id)]
     names += [] if leftover.seed_stays else [seed_name(assignment_id)]

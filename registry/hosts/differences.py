@@ -405,7 +405,8 @@ def _file_differences(host: Host, report: HostReport, copies: Set[str]) -> Itera
         if copies_left := sum(name.startswith(_IMAGE_COPY) for name in strays):
             what += (
                 f"; {copies_left} named {_IMAGE_COPY}… are copies of images that no host of this"
-                f" register center has: no domain of {host.name} names them. Look whether volumes"
+                f" register center has: no domain of {host.name} names them. Those of hosts here go"
+                " by themselves if nothing rests on them. Of others look whether volumes"
                 " rest on one (`qemu-img info`) or another fuga made it, else delete it"
                 f" (`virsh vol-delete NAME {host.pool}`)"
             )

@@ -31,7 +31,7 @@ from registry.hosts.unaccounted_items import (
     unknown_marks,
     update_leftovers,
 )
-from registry.images.copies import disk_of_copies, replace_missing_copies
+from registry.images.copies import disk_of_copies, replace_missing_copies, superseded_copies
 from registry.ledger.fences import change_fence, is_being_fenced
 from registry.ledger.power import restore_desired_power
 from registry.ledger.release import end_missing_vms
@@ -196,7 +196,15 @@ def _compare_with_ledger(
         unaccounted = replace(unaccounted, strangers=())  # the other host reports them
     _write_inventories(connection, host, detected, foreign)
     record_foreign_domains(connection, host, unaccounted, ledger.strangers, now=now, actor=actor)
-    update_leftovers(connection, host, report, unaccounted, left, now=now, actor=actor)
+    copies: set[str] = set()
+    if compares_pool_volumes(pools, host):
+        known_copies = {row.volume for row in ledger.copies}
+        copies = superseded_copies(
+            connection, set(report.unnamed) - known_copies, report.started_at
+        )
+    update_leftovers(
+        connection, host, report, unaccounted, left, copies=copies, now=now, actor=actor
+    )
     return to_clear
 
 

@@ -288,14 +288,18 @@ def update_leftovers(
     unaccounted: UnaccountedItems,
     before: Iterable[Row[Any]],
     *,
+    copies: Collection[str] = (),
     now: datetime,
     actor: str,
 ) -> None:
     """Update the rows of `leftovers` (``before``) to what this poll found.
 
-    Removals that an operator requested stay until the item is gone.
+    ``copies`` are volumes of images that no build uses any more. Removals that an operator
+    requested stay until the item is gone.
     """
-    found: dict[tuple[str, str], tuple[UUID | None, UUID]] = {}
+    found: dict[tuple[str, str], tuple[UUID | None, UUID | None]] = {
+        ("volume", name): (None, None) for name in copies
+    }
     states = {domain.name: domain.state for domain in unaccounted.domains}
     for domain in unaccounted.domains:
         assert domain.assignment_id is not None  # noqa: S101 - a leftover carries a mark
@@ -342,7 +346,7 @@ def update_leftovers(
                 "name": host.name,
                 "kind": kind,
                 "leftover": name,
-                "assignment": str(found[kind, name][1]),
+                "assignment": None if (its := found[kind, name][1]) is None else str(its),
                 "state": states.get(name) if kind == "domain" else None,
             },
         )

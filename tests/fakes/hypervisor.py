@@ -574,6 +574,10 @@ class FakeHypervisor:
 
     def _delete_volume(self, pool: str, name: str) -> None:
         self._check_pool("delete_volume", pool)
+        if name in self.users:
+            raise OperationFailedError(
+                "remove", f"{name}: not deleted, as domain {self.users[name]} uses it"
+            )
         self.volumes.pop(name, None)
 
     def _remove(

@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import BoundedSemaphore, Event
 from typing import Any
@@ -13,8 +14,9 @@ from uuid import UUID
 
 import pytest
 
-from hypervisor import DomainState, OperationFailedError
-from registry import AssignmentState, CopyState, Registry
+from hypervisor import DomainState, HostVolume, OperationFailedError
+from monitor.translate import to_report
+from registry import AssignmentState, CopyState, HostAdminEvent, Registry
 from registry.db import uuid7
 from registry.images import Image, ImageCopy, ImageStore, NewImage
 from tests.fakes.hypervisor import PIECE, FakeHypervisor
@@ -22,7 +24,7 @@ from tests.integration.workers.test_crossings import TwoHosts
 from tests.integration.workers.world import SHORT_LEASE_S, KilledError, World, eventually
 from tests.raw_sql import raw_sql
 from tests.register import ACTOR, add_host, add_request
-from workers import image_copies
+from workers import image_copies, removals
 from workers.context import TaskOutcome
 from workers.host_limits import HostLimits
 
@@ -277,6 +279,69 @@ def test_an_image_in_a_shared_pool_goes_once_each_host_that_sees_it_says_it_is_u
 
     eventually(lambda: image_copies.remove_image_copy(copy_id, worker) is TaskOutcome.DONE)
     assert world.host.volumes == {}
+
+
+def copy_names(world: ImageWorld, *attempts: int) -> list[str]:
+    return [f"fuga-image-{world.copy().id}.{attempt}.raw" for attempt in attempts]
+
+
+def show(world: ImageWorld, *names: str, host: str = "h1") -> None:
+    """Put volumes into the host's pool, and report them as unused by domains."""
+    world.host.volumes |= {
+        name: HostVolume(name=name, capacity_bytes=1 << 20, allocation_bytes=0) for name in names
+    }
+    started_at = world.registry.now()
+    seen = replace(world.host.report("default"), unnamed=tuple(world.host.volumes))
+    report = to_report(seen, started_at=started_at, polled_at=world.registry.now(), took_ms=1)
+    world.registry.hosts.record_report(world.registry.hosts.get(host).id, report)
+
+
+def sweep(world: ImageWorld) -> set[str]:
+    """Remove what is due, and return the volumes that the host has then."""
+    for task, key in world.due():
+        if task == "workers.remove_leftover":
+            removals.remove_leftover(key, world.worker(lease_s=SHORT_LEASE_S))
+    return set(world.host.volumes)
+
+
+def test_copies_that_were_superseded_go_if_nothing_rests_on_them(world: ImageWorld) -> None:
+    world.upload()
+    show(world)
+    world.host.volumes.clear()
+    show(world)  # another machine's pool: the copy is brought anew
+    assert world.upload() is TaskOutcome.DONE
+    first, second, later = copy_names(world, 1, 2, 3)
+    strange = f"fuga-image-{uuid7()}.1.raw"
+    assert set(world.host.volumes) == {second}
+
+    show(world, first, later, strange)  # the first machine is back
+    world.host.users[first] = "theirs"
+    assert sweep(world) == {first, second, later, strange}
+
+    world.host.users.clear()
+    eventually(lambda: sweep(world) == {second, later, strange})
+    show(world)
+    assert "workers.remove_leftover" not in dict(world.due())
+
+
+def test_a_copy_of_a_retired_host_goes_where_its_machine_lives_on(world: ImageWorld) -> None:
+    world.upload()
+    [current] = copy_names(world, 1)
+    add_host(world.registry, "h2", uri="qemu+tcp://h2.test/system")
+    [request] = world.registry.requests.list().items
+    world.registry.requests.delete(request.id, actor=ACTOR)
+    show(world, host="h2")
+    assert [task for task, _ in world.due() if task == "workers.remove_leftover"] == []
+
+    world.registry.hosts.change_admin("h1", HostAdminEvent.DRAIN, actor=ACTOR)
+    world.registry.hosts.change_admin("h1", HostAdminEvent.RETIRE, actor=ACTOR)
+    show(world, host="h2")
+    [(_, key)] = world.due()
+    machine = FakeHypervisor("qemu+tcp://h2.test/system")
+    machine.volumes = world.host.volumes
+    hosts = HostLimits(TwoHosts(machine), max_threads=8, pause_s=0, wait_s=0)
+    assert removals.remove_leftover(key, world.worker(hosts=hosts)) is TaskOutcome.DONE
+    assert current not in world.host.volumes
 
 
 def test_what_a_host_must_not_look_into_is_not_sent(world: ImageWorld) -> None:
