@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +20,8 @@ _SMALL: Final = 20
 _EVERY_S: Final = 5.0
 _FIRST_S: Final = 0.5
 _HANGS_S: Final = 10.0
+_LOG: Final = 2  #: standard error, on which processes log
+_LOG_FILE: Final = Path(f"/proc/self/fd/{_LOG}")
 _SQLITE: Final = "sqlite:///"
 
 
@@ -84,3 +88,6 @@ def _written_folders(settings: SharedSettings) -> Iterator[tuple[str, Path]]:
     yield "the state folder (FUGA_STATE_DIR)", settings.state_dir
     images = settings.image_store or settings.state_dir / "images"
     yield "the image store (FUGA_IMAGE_STORE)", images
+    with suppress(OSError):  # it is closed
+        if stat.S_ISREG(os.fstat(_LOG).st_mode):
+            yield f"the log {_LOG_FILE.readlink()}", _LOG_FILE

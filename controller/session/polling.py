@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from controller.client.errors import ApiProblemError, ApiUnreachableError
 from controller.session.host_texts import health_text
 from controller.terminal.errors import CliError, WaitExpiredError
+from controller.terminal.name_lists import first_names
 from controller.terminal.output import echo, text
 from plain_text import plain
 
@@ -155,7 +156,7 @@ def wait_until_gone(
                     return [gone[target.path] for target in targets]
                 unseen = "at most " if len(left) > len(there) else ""
                 show(f"{unseen}{len(left)} of {len(targets)} still being removed")
-    names = _first_names([str(target) for target in left])
+    names = first_names([str(target) for target in left], _LOOKED_AT)
     raise WaitExpiredError(
         f"after {timeout_s:g} s still being removed: {names}\n"
         "`fuga vms` shows the remaining VMs and errors, `fuga host list` the state of hosts."
@@ -193,11 +194,6 @@ def wait_until_switched(
     raise WaitExpiredError(
         f"after {timeout_s:g} s not done:\n{lines}The change continues: `fuga vms` shows it."
     )
-
-
-def _first_names(names: Sequence[str]) -> str:
-    more = len(names) - _LOOKED_AT
-    return ", ".join(names[:_LOOKED_AT]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def power_text(vm: Mapping[str, Any]) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -43,3 +46,32 @@ def test_the_image_store_is_looked_at_where_it_is_by_default(tmp_path: Path) -> 
             "the disk of the image store (FUGA_IMAGE_STORE) has 1 MiB free, less than its margin"
             " of 2 MiB"
         ]
+
+
+def test_the_disk_of_the_log_is_named_where_the_log_is_a_file(tmp_path: Path) -> None:
+    program = (
+        "from service.disks import full_disk_messages; from service.settings import SharedSettings;"
+        "print(full_disk_messages(SharedSettings()))"
+    )
+
+    def found(log: object) -> str:
+        ran = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "FUGA_STATE_DIR": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=log,  # type: ignore[call-overload]  # a file or a constant
+            text=True,
+            check=True,
+        )
+        return str(ran.stdout).strip()
+
+    (tmp_path / "logs").mkdir()
+    with memory_disk(tmp_path / "logs", mib=40) as disk:
+        disk.fill(but_bytes=1 << 20)
+        with (disk.path / "api.log").open("ab") as log:
+            in_file = found(log)
+
+    assert in_file == (
+        f"['the disk of the log {disk.path}/api.log has 1 MiB free, less than its margin of 2 MiB']"
+    )
+    assert found(subprocess.PIPE) == "[]"
