@@ -79,7 +79,7 @@ class HostChange(Input):
     credential: Name | None = Field(
         None, description="Null: the credentials that libvirt finds by itself."
     )
-    ssh_host_keys: SshHostKeys | None = Field(None, description="Replaces all labels.")
+    ssh_host_keys: SshHostKeys | None = Field(None, description="Replaces all keys.")
 
 
 class FenceInput(Input):

@@ -280,6 +280,35 @@ def test_settings_of_a_host_are_changed_and_a_refusal_is_told(tab: Tab, site: Si
     assert changed.inventories[0].ratio_thousandths == 2500
 
 
+def test_a_host_gets_another_address_and_a_refusal_is_told(tab: Tab, site: Site) -> None:
+    page = tab.page
+    before = site.host("h3")
+    tab.go("#/hosts/h3", "h3")
+    page.get_by_role("button", name="Change settings").click()
+    dialog = asks(page, "Settings of h3")
+    uri = dialog.get_by_label("libvirt URI")
+    expect(uri).to_have_value(before.uri)
+    expect(dialog.get_by_role("button", name="Save")).to_be_disabled()
+    uri.fill(site.host("h1").uri)
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("h1.example.org")
+    uri.fill("qemu+ssh://h3.example.org/system?command=/bin/sh")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("command")
+    assert site.host("h3").uri == before.uri
+
+    uri.fill("qemu+tls://h3.example.org/system")
+    expect(dialog).to_contain_text("fuga host set h3 --uri qemu+tls://h3.example.org/system")
+    dialog.get_by_label("Credential").fill("spare")
+    expect(dialog).to_contain_text("--credential spare")
+    dialog.get_by_role("button", name="Save").click()
+    dialog.wait_for(state="hidden")
+
+    changed = site.host("h3")
+    assert (changed.uri, changed.credential) == ("qemu+tls://h3.example.org/system", "spare")
+    assert (changed.labels, changed.inventories) == (before.labels, before.inventories)
+
+
 def test_a_host_that_is_down_is_fenced_by_hand(tab: Tab, site: Site) -> None:
     site.register.hosts.record_miss(
         site.host("h4").id, "no answer", unreachable_after=1, down_after=1

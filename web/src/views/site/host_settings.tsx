@@ -16,7 +16,17 @@ interface Typed {
   ratio: string;
 }
 
+/** How the host is reached, as typed. */
+interface Reach {
+  uri: string;
+  credential: string;
+  keys: string;
+}
+
 interface Change {
+  uri?: string;
+  credential?: string | null;
+  ssh_host_keys?: string[];
   labels?: string[];
   overrides?: Record<string, number | null>;
   reserved?: Record<string, number>;
@@ -26,8 +36,14 @@ interface Change {
 }
 
 const words = (typed: string): string[] => typed.split(/[\s,]+/).filter(Boolean);
+const lines = (typed: string): string[] => typed.split("\n").map((each) => each.trim()).filter(Boolean);
 
 export function Settings({ host, onDone }: { host: Host; onDone: () => void }) {
+  const [reach, setReach] = useState<Reach>({
+    uri: host.uri,
+    credential: host.credential ?? "",
+    keys: host.ssh_host_keys.join("\n"),
+  });
   const [labels, setLabels] = useState(host.labels.join(", "));
   const [builds, setBuilds] = useState(String(host.max_builds));
   const [target, setTarget] = useState(host.fence_target ?? "");
@@ -45,7 +61,7 @@ export function Settings({ host, onDone }: { host: Host; onDone: () => void }) {
   );
   const sending = useSending();
   const path = `hosts/${encodeURIComponent(host.name)}`;
-  const { change, options } = changeOf(host, words(labels), builds, target, typed);
+  const { change, options } = changeOf(host, reach, words(labels), builds, target, typed);
   const yes = async (): Promise<void> => {
     const done = await sending.run(async () => {
       await send<Host>("PATCH", path, { body: change });
@@ -66,6 +82,23 @@ export function Settings({ host, onDone }: { host: Host; onDone: () => void }) {
       onYes={() => void yes()}
       onNo={onDone}
     >
+      <label>
+        libvirt URI <span class="hint">(another address of the same machine; its VMs stay)</span>
+        <input value={reach.uri} onInput={(event) => setReach({ ...reach, uri: event.currentTarget.value })} />
+      </label>
+      <label>
+        Credential <span class="hint">(its name on the machines of monitor and workers; SSH needs one)</span>
+        <input
+          value={reach.credential}
+          onInput={(event) => setReach({ ...reach, credential: event.currentTarget.value })}
+        />
+      </label>
+      {reach.uri.startsWith("qemu+ssh") && (
+        <label>
+          SSH host keys <span class="hint">(a line each)</span>
+          <textarea rows={3} value={reach.keys} onInput={(event) => setReach({ ...reach, keys: event.currentTarget.value })} />
+        </label>
+      )}
       <label>
         Labels <span class="hint">(words or key=value, separated by commas)</span>
         <input value={labels} onInput={(event) => setLabels(event.currentTarget.value)} />
@@ -157,6 +190,7 @@ function Consequences(given: { host: Host; typed: Record<string, Typed>; change:
 
 function changeOf(
   host: Host,
+  reach: Reach,
   labels: string[],
   builds: string,
   target: string,
@@ -164,6 +198,21 @@ function changeOf(
 ): { change: Change; options: string[] } {
   const change: Change = {};
   const options: string[] = [];
+  const uri = reach.uri.trim();
+  if (uri && uri !== host.uri) {
+    change.uri = uri;
+    options.push(`--uri ${shellWord(uri)}`);
+  }
+  const credential = reach.credential.trim() || null;
+  if (credential !== host.credential) {
+    change.credential = credential;
+    options.push(credential === null ? "--no-credential" : `--credential ${shellWord(credential)}`);
+  }
+  const keys = lines(reach.keys);
+  if (keys.length > 0 && keys.join("\n") !== host.ssh_host_keys.join("\n")) {
+    change.ssh_host_keys = keys;
+    options.push(...keys.map((each) => `--ssh-host-key ${shellWord(each)}`));
+  }
   if (labels.toSorted().join(" ") !== host.labels.toSorted().join(" ")) {
     change.labels = labels;
     options.push(...(labels.length ? labels.map((each) => `--label ${shellWord(each)}`) : ["--label ''"]));
@@ -315,7 +364,7 @@ function bodyOf(form: Form): Record<string, unknown> {
     pool: form.pool,
     network: form.network,
     ...(form.credential ? { credential: form.credential } : {}),
-    ...(form.keys.trim() ? { ssh_host_keys: form.keys.split("\n").map((each) => each.trim()).filter(Boolean) } : {}),
+    ...(form.keys.trim() ? { ssh_host_keys: lines(form.keys) } : {}),
     ...(form.target ? { fence_target: form.target } : {}),
   };
 }
@@ -323,7 +372,7 @@ function bodyOf(form: Form): Record<string, unknown> {
 function commandOf(form: Form): string {
   const options = [
     ...(form.credential ? ["--credential", shellWord(form.credential)] : []),
-    ...form.keys.split("\n").filter((each) => each.trim()).flatMap((each) => ["--ssh-host-key", shellWord(each.trim())]),
+    ...lines(form.keys).flatMap((each) => ["--ssh-host-key", shellWord(each)]),
     ...words(form.labels).flatMap((each) => ["--label", shellWord(each)]),
     ...(form.kind === "kvm" ? [] : ["--domain-type", form.kind]),
     ...(form.pool === "default" ? [] : ["--pool", shellWord(form.pool)]),
