@@ -176,7 +176,7 @@ def wrong_holding(stored: StoredRound, patience: int = PATIENCE, part: float = 0
     """Name what is wrong with the hosts held back; empty when the claims hold.
 
     Held are no more of the open hosts than `_most_held` says, each for one
-    request that has waited long enough, and where nobody else was placed.
+    request that has waited long enough, a gang a slot, and where nobody else was placed.
     HELD_BACK is told of those only whom held hosts still have room for.
     """
     rows = stored.outcome["details"].get("holding", [])
@@ -194,7 +194,8 @@ def wrong_holding(stored: StoredRound, patience: int = PATIENCE, part: float = 0
     wrong += [
         f"host {h} is held for {q}"
         for q, h in rows
-        if stored.snapshot["age"][q] < patience or not stored.may_use(q, h)
+        if stored.snapshot["age"][q] < (1 if stored.snapshot["min_count"][q] > 1 else patience)
+        or not stored.may_use(q, h)
     ]
     wrong += [
         f"request {q} was placed on host {h}, which is held from it"
@@ -218,9 +219,11 @@ def wrong_holding(stored: StoredRound, patience: int = PATIENCE, part: float = 0
 def _most_held(
     stored: StoredRound, rows: list[list[int]], open_hosts: int, patience: int, part: float
 ) -> int:
-    """A part of the open hosts, one at least; more where one gang alone has hosts held."""
+    """A part of the open hosts, one at least; more where one gang alone, or due gangs have some."""
     most = max(1, int(open_hosts * part))
     holders = {q for q, _ in rows}
+    if any(stored.snapshot["min_count"][q] > 1 for q in holders):
+        most = max(most, min(4, open_hosts // 2), int(open_hosts * 0.1))
     if len(holders) != 1:
         return most
     times = stored.snapshot["age"][holders.pop()] // patience

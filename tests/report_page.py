@@ -50,7 +50,7 @@ class ReportPage:
             "td[data-path]", "all => all.map(e => ({...e.dataset, text: e.innerText}))"
         )
 
-        assert len(cells) == 9 * len(variants) + 7 * len(runs)
+        assert len(cells) == 11 * len(variants) + 7 * len(runs)
         for cell in cells:
             if "run" in cell:
                 expected = measure_at(runs[cell["run"]], cell["path"])

@@ -11,7 +11,7 @@ from controller.host_aliases import Viewer
 from controller.queries.explanations import VmExplanation, WeighedCombination
 from controller.queries.move_text import move_sentence, redact_move
 from controller.rounds.inputs import RoundInputs, read_round_inputs
-from controller.rounds.solved_games import solution_sentence, solved_games
+from controller.rounds.solved_games import filling_comparisons, solution_sentence, solved_games
 from registry import CopyState, Registry, RoundDamagedError, RoundPurgedError
 from registry.hosts import FailurePolicy, Host, failure_outlook, failure_policy_of, is_replaced
 from registry.requests import ImageWait, Vm
@@ -177,6 +177,11 @@ def _placement_explanation(vm: Vm, record: RoundRecord, reader: Viewer) -> VmExp
     )
     phase = _placement_phase(record, details, request, host)
     why = _placement_message(host_name, record, phase, reader)
+    if phase == "remainder" and reader.is_operator:
+        chosen_fillings = [
+            each.sentence for each in filling_comparisons(details) if each.chosen == "filling"
+        ]
+        why = "; ".join([why, *chosen_fillings])
     if phase != "game" or host is None:
         return replace(answer, phase=phase, message=why)
     if not reader.is_operator:

@@ -148,6 +148,7 @@ def redact_round_detail(detail: RoundDetail, reader: Viewer) -> RoundDetail:
     hidden: dict[str, Any] = {
         "outcome": None,
         "games": [],
+        "comparisons": [],
         "spot_preemptions": [],
         "reservations": [],
         "shadow": None,

@@ -26,7 +26,11 @@ from controller.rounds.damaged_rounds import reporting_damage
 from controller.rounds.snapshots import KnownArrays, SnapshotNames
 from placement import Allocation, IntArray, LeftOut, QuotaHeadroom, Reason, Snapshot, decide
 from placement.catalog.zone_policies import RoundPolicies, ZoneInputs
-from placement.constraints.starving_requests import StarvationPatience, waiting_levels
+from placement.constraints.starving_requests import (
+    StarvationPatience,
+    patient_gangs,
+    waiting_levels,
+)
 from placement.model.constraints import Constraints
 from placement.model.reservations import (
     ReservationPlacement,
@@ -310,14 +314,17 @@ class RoundInputs:
         return digest.hexdigest()
 
     def _waiting_levels(self) -> list[list[int]]:
-        """Return the waiting levels of requests for each distinct patience of the policies."""
+        """Return requests' waiting levels for each patience of the policies, and patient gangs."""
         if not self.snapshot.age.any():  # no request has waited a round: all are at the first level
             return [_json_value(self.snapshot.age)]
         parameters = [self.parameters, *(zone.parameters for zone in self.zones)]
-        patiences = {StarvationPatience.of(parameters).patience for parameters in parameters}
+        patiences = [StarvationPatience.of(each) for each in parameters]
         levels = [
-            _json_value(waiting_levels(self.snapshot.age, each)) for each in sorted(patiences)
+            _json_value(waiting_levels(self.snapshot.age, each))
+            for each in sorted({each.patience for each in patiences})
         ]
+        gangs = [patient_gangs(self.snapshot, each) for each in patiences]
+        levels += [_json_value(each.astype(int)) for each in gangs if each.any()]
         return [each for at, each in enumerate(levels) if each not in levels[:at]]
 
     def document(self, plain: Callable[[Any], Any] = _json_value) -> dict[str, Any]:

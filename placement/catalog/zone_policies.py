@@ -18,7 +18,7 @@ from placement.model.snapshot import Allocation, Policy, Snapshot
 #: Decides when a policy cannot.
 FALLBACK: Final = "best_fit_drfh"
 #: Parameters of a policy that its fallback obeys, too.
-_FOR_EVERY_POLICY: Final = ("overload", "patience", "held_part")
+_FOR_EVERY_POLICY: Final = ("overload", "patience", "held_part", "gang_patience")
 #: Hosts without a zone, or whose zone names no policy: the round's own policy decides there.
 ELSEWHERE: Final = ""
 

@@ -3,7 +3,8 @@
 A large VM never fits where small ones refill every gap. Once its request has
 waited too long below its tenant's fair share (`placement.constraints.starving_requests`), the hosts
 that miss least of its room take no other VMs: what ends there is not refilled,
-so the room only grows until the VM fits. Nothing is remembered between rounds;
+so the room only grows until the VM fits. A gang, which rarely finds all of its room in one slot,
+waits only a slot if its tenant is due it. Nothing is remembered between rounds;
 the hosts that miss least are chosen anew, and miss less each time.
 """
 
@@ -19,11 +20,12 @@ import numpy as np
 
 from placement.constraints.starving_requests import (
     StarvationPatience,
+    due_gangs,
     starving_requests,
     waiting_levels,
 )
 from placement.fairness.levels import is_poorer
-from placement.model.arrays import BoolArray, IntArray
+from placement.model.arrays import BoolArray, FloatArray, IntArray
 from placement.model.budget import Budget
 from placement.model.reasons import hosts_open_to, needed_at_once, never_placeable_reasons
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
@@ -81,7 +83,8 @@ def hosts_to_reserve(
     most 16 gangs. Where the first is a gang that needs more, it may have a tenth of
     them, or four of a small site, later half, and in the end all
     (`StarvationPatience.max_hosts_for_first`). A gang that needs more hosts than may still be held
-    has none held.
+    has none held. Gangs that their tenants are due (`due_gangs`) come next, on a tenth of the open
+    hosts or four of a small site, with those of the first.
 
     Notes
     -----
@@ -89,55 +92,98 @@ def hosts_to_reserve(
     in parts of the demand. No other VM is placed on a held host, so what the
     chosen hosts miss in all never grows from one round to the next (derived).
     """
-    requests, fair = starving_requests(snapshot, patience.patience)
-    if not len(requests):
+    starving, fair = starving_requests(snapshot, patience.patience)
+    due, fair_for_gangs = due_gangs(snapshot, patience)
+    if not len(starving) and not len(due):
         return ()
-    room = room_below_threshold(snapshot, patience.overload)
-    empty = room_below_threshold(
-        dataclasses.replace(snapshot, free=snapshot.capacity), patience.overload
-    )
-    open_classes: BoolArray = np.asarray(snapshot.eligible.any(axis=0))
-    open_hosts = int(open_classes[snapshot.host_class].sum())
-    left = patience.max_hosts(open_hosts)
-    levels = waiting_levels(snapshot.age, patience.patience)
-    held, taken = snapshot.held.copy(), np.zeros(len(room), dtype=np.bool_)
-    pool, gangs = np.where(snapshot.pool > 0, snapshot.pool, np.inf), 0
-    of_request = vm_kinds(snapshot).of_request.tolist()
-    candidates: dict[tuple[int, int], _ReservedHosts] = {}
-    rows: list[tuple[int, int]] = []
-    in_vain: set[tuple[int, int]] = set()  # kinds, and VMs at once: no hosts are left for them
-    for request in requests.tolist():
-        tenant, demand = snapshot.tenant[request], snapshot.demand[request]
-        needed = needed_at_once(snapshot, request, int(snapshot.count[request]))
-        kind = of_request[request]
-        if (kind, needed) in in_vain:
-            continue
-        if not is_poorer((held[tenant] / pool).max(), fair[tenant]):
-            continue
-        if needed > 1 and gangs == _MAX_GANGS:
-            continue
-        chosen = None
-        for level in sorted({int(levels[request]), 1}, reverse=True):
-            if (kind, level) not in candidates:
-                hosts = _hosts_of_level(np.flatnonzero(hosts_open_to(snapshot, request)), level)
-                candidates[kind, level] = _ReservedHosts(hosts, room[hosts], empty[hosts], demand)
-            waited = int(levels[request])
-            maximum = left if rows else patience.max_hosts_for_first(open_hosts, waited)
-            if (
-                chosen := candidates[kind, level].hosts_lacking_least(taken, needed, maximum)
-            ) is not None:
-                break
-        if chosen is None:
-            in_vain.add((kind, needed))
-            continue
-        rows += [(request, host) for host in sorted(chosen)]
-        taken[chosen] = True
-        held[tenant] += needed * demand
-        left -= len(chosen)
-        gangs += needed > 1
+    reservation = _Reservation(snapshot, patience, fair if len(starving) else fair_for_gangs)
+    left = patience.max_hosts(reservation.open_hosts)
+    for request in starving.tolist():
         if left <= 0:
             break
-    return tuple(rows)
+        level = int(reservation.levels[request])
+        most = (
+            left
+            if reservation.rows
+            else patience.max_hosts_for_first(reservation.open_hosts, level)
+        )
+        left -= reservation.reserve(request, level, most)
+    left = patience.max_hosts_for_gangs(reservation.open_hosts) - len(reservation.rows)
+    for request in due.tolist():
+        if left <= 0:
+            break
+        if request not in reservation.served:
+            left -= reservation.reserve(request, 1, left)
+    return tuple(reservation.rows)
+
+
+class _Reservation:
+    """The hosts reserved so far in one round.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    patience : StarvationPatience
+    fair : ndarray of float64, shape (N,)
+        Fair share of each tenant.
+    """
+
+    def __init__(self, snapshot: Snapshot, patience: StarvationPatience, fair: FloatArray) -> None:
+        self._snapshot = snapshot
+        self._fair = fair
+        self._room = room_below_threshold(snapshot, patience.overload)
+        self._empty = room_below_threshold(
+            dataclasses.replace(snapshot, free=snapshot.capacity), patience.overload
+        )
+        open_classes: BoolArray = np.asarray(snapshot.eligible.any(axis=0))
+        self.open_hosts = int(open_classes[snapshot.host_class].sum())
+        self.levels = waiting_levels(snapshot.age, patience.patience)
+        self.rows: list[tuple[int, int]] = []
+        self.served: set[int] = set()
+        self._held = snapshot.held.copy()
+        self._taken = np.zeros(len(self._room), dtype=np.bool_)
+        self._pool = np.where(snapshot.pool > 0, snapshot.pool, np.inf)
+        self._gangs = 0
+        self._of_request = vm_kinds(snapshot).of_request.tolist()
+        self._candidates: dict[tuple[int, int], _ReservedHosts] = {}
+        #: kinds, and VMs at once, for which no hosts are left
+        self._in_vain: set[tuple[int, int]] = set()
+
+    def reserve(self, request: int, waited: int, max_hosts: int) -> int:
+        """Reserve at most ``max_hosts`` hosts for a request; return how many are reserved.
+
+        ``waited`` is the request's waiting level. None are reserved if the request is not due
+        any more, or if the hosts would be too few.
+        """
+        snapshot = self._snapshot
+        tenant, demand = snapshot.tenant[request], snapshot.demand[request]
+        needed = needed_at_once(snapshot, request, int(snapshot.count[request]))
+        kind = self._of_request[request]
+        if (kind, needed) in self._in_vain or (needed > 1 and self._gangs == _MAX_GANGS):
+            return 0
+        if not is_poorer((self._held[tenant] / self._pool).max(), self._fair[tenant]):
+            return 0
+        chosen = None
+        for level in sorted({waited, 1}, reverse=True):
+            if (kind, level) not in self._candidates:
+                hosts = _hosts_of_level(np.flatnonzero(hosts_open_to(snapshot, request)), level)
+                self._candidates[kind, level] = _ReservedHosts(
+                    hosts, self._room[hosts], self._empty[hosts], demand
+                )
+            chosen = self._candidates[kind, level].hosts_lacking_least(
+                self._taken, needed, max_hosts
+            )
+            if chosen is not None:
+                break
+        if chosen is None:
+            self._in_vain.add((kind, needed))
+            return 0
+        self.rows += [(request, host) for host in sorted(chosen)]
+        self.served.add(request)
+        self._taken[chosen] = True
+        self._held[tenant] += needed * demand
+        self._gangs += needed > 1
+        return len(chosen)
 
 
 def reserve_for_holders(snapshot: Snapshot, rows: Sequence[tuple[int, int]]) -> Snapshot:

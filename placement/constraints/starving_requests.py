@@ -18,7 +18,7 @@ from placement.fairness.levels import is_poorer, relative_weights
 from placement.fairness.shares import dominant_shares, fractions_of_pool
 from placement.mechanisms.max_min.ascent import fill_pool
 from placement.mechanisms.max_min.climbs import Climbs
-from placement.model.arrays import FloatArray, IntArray
+from placement.model.arrays import BoolArray, FloatArray, IntArray
 from placement.model.snapshot import Snapshot
 from placement.packing.overload import overload_fraction
 from placement.parameters import fraction_reader, integer_reader, read_parameters
@@ -41,6 +41,8 @@ class StarvationPatience:
 
     patience: int = PATIENCE  #: slots that a request waits before; 0: nothing is held back
     held_part: float = 0.01  #: of the open hosts, at most, but at least one
+    #: slots that a gang waits which its tenant is due, see `due_gangs`; 0: as other requests
+    gang_patience: int = 1
     overload: float = 1.0  #: no host is filled above this part of its capacity
 
     @classmethod
@@ -69,12 +71,23 @@ class StarvationPatience:
             The request's waiting level (`waiting_levels`), at least 1.
         """
         part = overload_fraction(_FIRST_PARTS[min(level, len(_FIRST_PARTS)) - 1])
-        few = min(_FIRST_HOSTS, open_hosts // 2)
-        return max(self.max_hosts(open_hosts), few, int(open_hosts * part))
+        return max(self.max_hosts(open_hosts), _few_hosts(open_hosts), int(open_hosts * part))
+
+    def max_hosts_for_gangs(self, open_hosts: int) -> int:
+        """Return how many hosts may be reserved for all gangs that `due_gangs` returns."""
+        return max(_few_hosts(open_hosts), int(open_hosts * _FIRST_PARTS[0]))
+
+
+def _few_hosts(open_hosts: int) -> int:
+    return min(_FIRST_HOSTS, open_hosts // 2)
 
 
 #: The parameters that `StarvationPatience.of` reads in addition to ``overload``.
-READERS: Final = {"patience": integer_reader(0, 10**9), "held_part": fraction_reader}
+READERS: Final = {
+    "patience": integer_reader(0, 10**9),
+    "held_part": fraction_reader,
+    "gang_patience": integer_reader(0, 10**9),
+}
 
 
 def room_patience(given: Mapping[str, Any]) -> int:
@@ -148,3 +161,37 @@ def starving_requests(snapshot: Snapshot, patience: int) -> tuple[IntArray, Floa
     below = is_poorer(dominant_shares(snapshot.held, snapshot.pool), fair)
     requests = np.flatnonzero(waits & below[snapshot.tenant])
     return requests[np.argsort(-levels[requests], kind="stable")].astype(np.int64), fair
+
+
+def patient_gangs(snapshot: Snapshot, patience: StarvationPatience) -> BoolArray:
+    """Return whether each request is a gang that has waited ``gang_patience`` slots, shape (Q,)."""
+    if 0 in (patience.patience, patience.gang_patience):
+        return np.zeros(len(snapshot.count), dtype=np.bool_)
+    gangs: BoolArray = (snapshot.min_count > 1) & (snapshot.age >= patience.gang_patience)
+    return gangs & (snapshot.count > 0)
+
+
+def due_gangs(snapshot: Snapshot, patience: StarvationPatience) -> tuple[IntArray, FloatArray]:
+    """Return the gangs that would bring their tenants nearer to their fair shares.
+
+    A gang is due once it has waited ``gang_patience`` slots, if its tenant's share with half of
+    the gang's ``min_count`` VMs is below the fair share (derived).
+
+    Returns
+    -------
+    ndarray of int64
+        Requests of which no VM is placed, in order of creation.
+    ndarray of float64, shape (N,)
+        The fair shares; empty if no gang has waited that long.
+    """
+    waits = patient_gangs(snapshot, patience)
+    requests = np.flatnonzero(waits & snapshot.demand.any(axis=1)).astype(np.int64)
+    if not len(requests):
+        return requests, np.zeros(0)
+    fair = fair_shares(snapshot_without_tree(snapshot))
+    tenant = snapshot.tenant[requests]
+    twice = (
+        2 * snapshot.held[tenant] + snapshot.min_count[requests, None] * snapshot.demand[requests]
+    )
+    below = is_poorer(dominant_shares(twice, snapshot.pool), 2 * fair[tenant])
+    return requests[below], fair

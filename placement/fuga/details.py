@@ -11,6 +11,7 @@ import numpy as np
 
 from placement.fuga.certificate import GameCertificate
 from placement.fuga.equilibrium import GameSolution
+from placement.fuga.filling_comparison import FillingComparison
 from placement.fuga.game import Game
 from placement.fuga.request_counter import FEW_PAIRS, RequestCounter, combination_documents
 from placement.fuga.service_order import fairness_of
@@ -48,6 +49,7 @@ def build_details(
     ranking: IntArray,
     exchanges: int,
     cuts: Sequence[str],
+    comparison: FillingComparison | None = None,
     steps: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return `Allocation.details` of the policy.
@@ -93,6 +95,9 @@ def build_details(
             fair exchanges after the games;
         ``cuts``
             what the budget or a limit cut, empty if nothing;
+        ``comparisons``
+            if a single resource ranked and a game was played: the game's round and one without
+            games, see `FillingComparison.document`;
         ``steps``
             if requested, all of that move by move, see `placement.fuga.round_steps`.
     """
@@ -132,6 +137,8 @@ def build_details(
         "exchanges": exchanges,
         "cuts": list(cuts),
     }
+    if comparison is not None:
+        details["comparisons"] = [comparison.document()]
     if steps:
         details["steps"] = list(steps)
     if len(order) * len(snapshot.count) <= FEW_PAIRS:

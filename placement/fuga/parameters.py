@@ -40,6 +40,10 @@ class FugaParameters:
     ranking: Ranking = "auto"
     equilibrium: Equilibrium = "auto"
     subgames: int = 20_000  #: most of a game that `auto` solves exactly
+    #: part of the hosts that stay empty while others have room, the largest of each class
+    kept_empty: float = 0.2
+    #: where a single resource ranks: the fuller, else the fairer, of game and filling
+    compare_filling: bool = True
     quota: bool = True  #: first offer each request its fair target only
     fallback: bool = True  #: place the remainder by Best-Fit DRFH
     sweeps: int = 20  #: most best-response sweeps
@@ -103,6 +107,8 @@ READERS: Final[Mapping[str, Reader]] = {
     "ranking": nullable_reader(_read_ranking),
     "equilibrium": choice_reader(get_args(Equilibrium)),
     "subgames": integer_reader(0, LARGEST_GAME),
+    "kept_empty": number_reader("a number from 0 to 1", lambda value: 0 <= value <= 1),
+    "compare_filling": switch_reader,
     "quota": switch_reader,
     "fallback": switch_reader,
     "sweeps": integer_reader(0, 10_000),

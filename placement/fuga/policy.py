@@ -1,14 +1,15 @@
 """FUGA: a game between hosts that trades fairness against even use of resources.
 
 The steps of a round at scale, in order (derived; the paper has single games):
-targets, order of service (`serving`), top combinations (`combinations`), play
+targets, order of service (`service_order`), top combinations (`combinations`), play
 (`game`, `equilibrium`), two phases, remainder by Best-Fit DRFH and fair
-exchange (`exchange`).
+exchange (`exchange`). Where a single resource ranks, the round is compared with one
+without games (`filling_comparison`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from placement.fairness.targets import fair_targets, whole_targets
 from placement.fuga.details import PlayedGame, build_details
 from placement.fuga.equilibrium import solve_game
 from placement.fuga.exchange import exchange_unfair
+from placement.fuga.filling_comparison import FillingComparison, PlacedMeasures
 from placement.fuga.game import Game
 from placement.fuga.parameters import FugaParameters
 from placement.fuga.players import find_players
@@ -29,7 +31,7 @@ from placement.fuga.strategies import (
     TopCombinations,
     given_strategies_by_kind,
 )
-from placement.model.arrays import IntArray
+from placement.model.arrays import BoolArray, IntArray
 from placement.model.budget import Budget
 from placement.model.snapshot import Allocation, Snapshot
 from placement.model.vm_kinds import max_vms_per_request, vm_kinds
@@ -74,32 +76,22 @@ class Fuga:
             For parameters that this snapshot does not know, or an exact
             equilibrium that is too large.
         """
-        round_ = _Round(self.parameters, snapshot, rng, budget)
-        gangs = round_.place_before_games()
-        round_.steps.add_placement("before", gangs.tolist())
-        if self.parameters.quota:
-            round_.play(np.maximum(whole_targets(round_.targets) - round_.draft.placed_counts, 0))
-        round_.play(round_.draft.remaining)
-        after_games = round_.draft.rows
-        exchanges = round_.place_remaining() if self.parameters.fallback else 0
-        return round_.draft.allocation(
-            work=budget.spent,
-            cut=bool(round_.cuts),
-            details=build_details(
-                snapshot,
-                round_.kinds,
-                games=round_.games,
-                gangs=gangs,
-                after_games=after_games,
-                final=round_.draft.rows,
-                targets=round_.targets,
-                alpha=self.parameters.alpha,
-                ranking=round_.ranking,
-                exchanges=exchanges,
-                cuts=round_.cuts,
-                steps=round_.steps.collected,
-            ),
+        played = _Round(self.parameters, snapshot, rng, budget)
+        played.decide(with_games=True)
+        comparing = self.parameters.compare_filling and self.parameters.fallback
+        neglects_resources = len(played.ranking) == 1 < snapshot.resource_count
+        if not (comparing and neglects_resources and played.games):
+            return played.allocation()
+        filled = _Round(self.parameters, snapshot, rng, budget)
+        filled.decide(with_games=False)
+        resource = int(played.ranking[0])
+        comparison = FillingComparison(
+            resource=snapshot.resources[resource],
+            game=PlacedMeasures.of(played.draft, resource, played.targets),
+            filling=PlacedMeasures.of(filled.draft, resource, played.targets),
         )
+        chosen = filled if comparison.filling_is_better else played
+        return chosen.allocation(comparison, cuts=[*played.cuts, *filled.cuts])
 
 
 class _Round:
@@ -125,6 +117,8 @@ class _Round:
         self.games: list[PlayedGame] = []
         self.cuts: list[str] = []
         self.steps = RoundSteps(self.kinds, parameters.steps)
+        self._gangs = self._after_games = self.draft.rows
+        self._exchanges = 0
         demand = self._played_kinds.demand
         self._search = TopCombinations(demand, self.ranking, parameters.eta, rng, budget)
         self._source: StrategySource = self._search
@@ -134,7 +128,44 @@ class _Round:
             )
             self._source = GivenStrategies(given, self._search, demand, self.ranking)
 
-    def place_before_games(self) -> IntArray:
+    def decide(self, *, with_games: bool) -> None:
+        """Place the batch: by games and what follows them, or by Best-Fit DRFH and exchange."""
+        self._gangs = self._place_before_games()
+        self.steps.add_placement("before", self._gangs.tolist())
+        if with_games:
+            if self._parameters.quota:
+                self._play_up_to(whole_targets(self.targets))
+            self._play_up_to(self.snapshot.count)
+        self._after_games = self.draft.rows
+        if self._parameters.fallback:
+            self._exchanges = self._place_remaining()
+
+    def allocation(
+        self, comparison: FillingComparison | None = None, cuts: Sequence[str] | None = None
+    ) -> Allocation:
+        """Return what `decide` placed, with its details; ``cuts`` replaces the round's own."""
+        cuts = self.cuts if cuts is None else cuts
+        return self.draft.allocation(
+            work=self._budget.spent,
+            cut=bool(cuts),
+            details=build_details(
+                self.snapshot,
+                self.kinds,
+                games=self.games,
+                gangs=self._gangs,
+                after_games=self._after_games,
+                final=self.draft.rows,
+                targets=self.targets,
+                alpha=self._parameters.alpha,
+                ranking=self.ranking,
+                exchanges=self._exchanges,
+                cuts=cuts,
+                comparison=comparison,
+                steps=self.steps.collected,
+            ),
+        )
+
+    def _place_before_games(self) -> IntArray:
         """Place by Best-Fit the VMs that the games cannot express; return them.
 
         The game knows single VMs: to it, what is left of a gang that has begun
@@ -154,13 +185,22 @@ class _Round:
         return self.draft.rows
 
     def _fill_by_best_fit(self) -> None:
-        fill_by_best_fit(self.draft, self.kinds)
+        fill_by_best_fit(self.draft, self.kinds, kept_empty=self._parameters.kept_empty)
 
-    def play(self, offered: IntArray) -> None:
-        """Play one game for the VMs offered of each request, shape (Q,), and place them."""
+    def _play_up_to(self, limit: IntArray) -> None:
+        """Play for the VMs of each request up to a limit, (Q,); hosts kept empty come last."""
+        kept = self.draft.hosts_kept_empty(self._parameters.kept_empty)
+        if kept.any() and not kept.all():
+            self._play(limit, ~kept)
+        self._play(limit, np.ones_like(kept))
+
+    def _play(self, limit: IntArray, playing: BoolArray) -> None:
+        """Play one game of some hosts, (H,), up to a limit of each request, (Q,)."""
         draft = self.draft
-        offered = np.where(self._limited, 0, np.minimum(offered, draft.remaining))
-        offered = np.minimum(offered, max_vms_per_request(self.snapshot, draft.room, self.kinds))
+        room = np.where(playing[:, None], draft.room, 0)
+        offered = np.minimum(np.maximum(limit - draft.placed_counts, 0), draft.remaining)
+        offered = np.where(self._limited, 0, offered)
+        offered = np.minimum(offered, max_vms_per_request(self.snapshot, room, self.kinds))
         if not offered.any():
             return
         counted = self.snapshot.resource_count
@@ -177,7 +217,7 @@ class _Round:
             self._played,
             self._played_kinds,
             np.ascontiguousarray(draft.free[:, :counted]),
-            np.ascontiguousarray(draft.room[:, :counted]),
+            np.ascontiguousarray(room[:, :counted]),
             self.ranking,
         )
         cut_before = self._search.cut
@@ -206,7 +246,7 @@ class _Round:
         if self._search.cut > cut_before:
             self.cuts.append(f"combinations: {self._search.cut - cut_before} searches")
 
-    def place_remaining(self) -> int:
+    def _place_remaining(self) -> int:
         """Fill by Best-Fit DRFH and exchange unfair VMs; return the number of exchanges.
 
         Gangs that have not begun come after single VMs. Without quotas nothing is

@@ -29,6 +29,8 @@ class Details:
     holding: tuple[tuple[int, ...], ...] = ()  #: request, host held back for it
     cuts: tuple[str, ...] = ()  #: what the budget or a limit cut
     games: tuple[Mapping[str, Any], ...] = ()  #: how each game was solved
+    #: rounds with and without games that were compared, see `placement.fuga.filling_comparison`
+    comparisons: tuple[Mapping[str, Any], ...] = ()
     #: what was placed move by move, with rows of request, host and VMs
     steps: tuple[Mapping[str, Any], ...] = ()
 
@@ -43,6 +45,7 @@ class Details:
             holding=tuple(tuple(row) for row in details.get("holding", ())),
             cuts=tuple(details.get("cuts", ())),
             games=tuple(details.get("games", ())),
+            comparisons=tuple(details.get("comparisons", ())),
             steps=tuple(details.get("steps", ())),
         )
 
@@ -62,6 +65,7 @@ class Details:
                 {**game, "handed_out": _counts_by_origin(game.get("handed_out", {}), of)}
                 for game in self.games
             ),
+            comparisons=self.comparisons,
             steps=tuple(_rename_step(step, of) for step in self.steps),
         )
 
@@ -74,6 +78,7 @@ class Details:
             "holding": [list(row) for row in self.holding],
             "cuts": list(self.cuts),
             "games": [dict(game) for game in self.games],
+            "comparisons": [dict(each) for each in self.comparisons],
             "steps": [dict(step) for step in self.steps],
         }
         return {name: value for name, value in document.items() if value}
@@ -104,6 +109,7 @@ def merge_details(parts: Sequence[Details]) -> Details:
         holding=tuple(sorted({row for part in parts for row in part.holding})),
         cuts=tuple(cut for part in parts for cut in part.cuts),
         games=tuple(game for part in parts for game in part.games),
+        comparisons=tuple(each for part in parts for each in part.comparisons),
         steps=tuple(steps),
     )
 

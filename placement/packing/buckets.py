@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from placement.model.arrays import IntArray
+from placement.model.arrays import BoolArray, IntArray
 from placement.model.row_groups import group_rows
 from placement.model.vm_kinds import VmKinds
 
@@ -67,6 +67,8 @@ def mismatch(demand: Sequence[int], free: Sequence[int], pool: Sequence[int]) ->
 class FreeBuckets:
     """Finds the best-fit host (least H, see `mismatch`) of a kind of VM; ties: the lowest index.
 
+    Empty hosts, if given, come last: only where no other host has room for the VM.
+
     A bucket's hosts are a heap of indexes. H does not depend on the size of a VM,
     so demands of one shape (multiples of one vector) share it. A host that holds a VM
     holds every smaller VM of the same shape. For each shape, host class and largest
@@ -82,9 +84,13 @@ class FreeBuckets:
         Part of the bucket's key: hosts of two classes are open to different VMs.
     pool : ndarray of int64, shape (R,)
     kinds : VmKinds
+    empty : ndarray of bool, shape (H,), optional
+        The hosts that come last until they take a VM; by default none.
 
     Notes
     -----
+    An empty host has a class of its own until it takes a VM.
+
     For every shape s and every bucket b that holds hosts and one more VM of the
     least size of s: ``noted[s][b]`` is at most the first host of b and is in
     an entry of a heap of s; ``noted_by_all[b]`` is at least every
@@ -93,8 +99,15 @@ class FreeBuckets:
     """
 
     def __init__(
-        self, room: IntArray, host_class: IntArray, pool: IntArray, kinds: VmKinds
+        self,
+        room: IntArray,
+        host_class: IntArray,
+        pool: IntArray,
+        kinds: VmKinds,
+        empty: BoolArray | None = None,
     ) -> None:
+        classes = kinds.eligible.shape[1]
+        self._classes = classes
         self._shapes = Shapes(kinds.demand, pool)
         demands: dict[tuple[int, ...], int] = {}
         self._ids: dict[tuple[int, ...], int] = {}
@@ -106,20 +119,26 @@ class FreeBuckets:
         self._noted_by_all: list[int] = []
         #: of each shape and class, by how many of its sizes fit
         self._best: list[list[list[list[_Entry]]]] = [
-            [[[] for _ in range(len(sizes) + 1)] for _ in range(kinds.eligible.shape[1])]
+            [[[] for _ in range(len(sizes) + 1)] for _ in range(2 * classes)]
             for sizes in self._shapes.sizes
         ]
-        #: of each kind its demand, its shape, and the heaps of hosts that hold it
-        self._of_kind: list[tuple[int, int, list[list[_Entry]]]] = []
+        #: of each kind its demand, its shape, and the heaps of hosts that hold it, empty ones last
+        self._of_kind: list[tuple[int, int, list[list[list[_Entry]]]]] = []
+        firsts = (0,) if empty is None else (0, classes)
         for demand, open_to in zip(map(tuple, kinds.demand.tolist()), kinds.eligible, strict=True):
             shape, minimum = self._shapes.place(demand)
             heaps = [
-                heap
-                for each in np.flatnonzero(open_to).tolist()
-                for heap in (self._best[shape][each][minimum:] if shape >= 0 else ())
+                [
+                    heap
+                    for each in np.flatnonzero(open_to).tolist()
+                    for heap in (self._best[shape][first + each][minimum:] if shape >= 0 else ())
+                ]
+                for first in firsts
             ]
             self._of_kind.append((demands.setdefault(demand, len(demands)), shape, heaps))
         self._demands = list(demands)
+        if empty is not None:
+            host_class = host_class + classes * empty
         rows = np.concatenate([room, host_class[:, None]], axis=1)
         groups = group_rows(rows)
         for key, hosts in zip(rows[groups.first].tolist(), groups.members(), strict=False):
@@ -144,17 +163,20 @@ class FreeBuckets:
         noted_by_all, heappush, heappop = self._noted_by_all, heapq.heappush, heapq.heappop
         chosen: list[int] = []
         for kind in order:
-            demand, shape, heaps = of_kind[kind]
+            demand, shape, groups = of_kind[kind]
             best = None
-            for heap in heaps:
-                while heap:
-                    entry = heap[0]
-                    hosts = members[entry[2]]
-                    if hosts and hosts[0] == entry[1]:
-                        if best is None or entry < best:
-                            best = entry
-                        break
-                    self._refresh_top(shape, heap)
+            for heaps in groups:
+                for heap in heaps:
+                    while heap:
+                        entry = heap[0]
+                        hosts = members[entry[2]]
+                        if hosts and hosts[0] == entry[1]:
+                            if best is None or entry < best:
+                                best = entry
+                            break
+                        self._refresh_top(shape, heap)
+                if best is not None:
+                    break
             if best is None:
                 break
             _, host, bucket = best
@@ -198,7 +220,7 @@ class FreeBuckets:
         """Return the bucket that a host of this one joins when it takes a VM."""
         *free, of_class = self._keys[bucket]
         left = map(operator.sub, free, self._demands[demand])
-        joined = self._after[bucket][demand] = self._bucket_of((*left, of_class))
+        joined = self._after[bucket][demand] = self._bucket_of((*left, of_class % self._classes))
         return joined
 
     def _bucket_of(self, key: tuple[int, ...]) -> int:

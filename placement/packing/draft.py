@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from placement.model.arrays import IntArray
+from placement.fairness.shares import fractions_of_pool
+from placement.model.arrays import BoolArray, IntArray
 from placement.model.reasons import unplaced_vms
 from placement.model.row_groups import join_rows
 from placement.model.snapshot import Allocation, Snapshot
@@ -72,6 +73,30 @@ class Draft:
         if self._moves:
             self._rows, self._moves = join_rows([self._rows, *self._moves]), []
         return self._rows
+
+    def hosts_kept_empty(self, fraction: float) -> BoolArray:
+        """Return the empty hosts that take VMs last, shape (H,).
+
+        Of each host class at most ``fraction`` of its hosts, rounded up, the largest first;
+        an empty host is one of which nothing is used. None are kept if what remains needs more
+        than the room of the others.
+        """
+        snapshot, counted = self.snapshot, self.snapshot.resource_count
+        kept = np.zeros(len(self.free), dtype=np.bool_)
+        empty = np.flatnonzero((self.free == snapshot.capacity)[:, :counted].all(axis=1))
+        if fraction == 0 or not len(empty):
+            return kept
+        of_class = snapshot.host_class[empty]
+        size = fractions_of_pool(snapshot.capacity[empty], snapshot.pool).max(axis=1, initial=0.0)
+        largest = np.lexsort((-empty, -size, of_class))
+        of_class = of_class[largest]
+        rank = np.arange(len(empty)) - np.searchsorted(of_class, of_class)
+        most = np.ceil(np.bincount(snapshot.host_class) * fraction)
+        kept[empty[largest[rank < most[of_class]]]] = True
+        needed = (self.remaining @ snapshot.demand)[:counted]
+        if (needed > self.room[~kept, :counted].sum(axis=0)).any():
+            kept[:] = False
+        return kept
 
     def begin_gang(self, request: int) -> None:
         """Allow VMs of a gang to be placed; the caller ensures the minimum."""

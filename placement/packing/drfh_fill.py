@@ -9,14 +9,24 @@ from placement.packing.first_hosts import FirstHosts
 from placement.packing.progressive_filling import fill_in_turn
 
 
-def fill_by_best_fit(draft: Draft, kinds: VmKinds) -> None:
+def fill_by_best_fit(draft: Draft, kinds: VmKinds, *, kept_empty: float = 0.0) -> None:
     """Place what remains in ``draft`` by Best-Fit DRFH, within the room of the draft.
 
-    Cost is O(log n + log V) per VM for V distinct free vectors and n tenants.
+    A VM goes to one of the hosts that are kept empty (`Draft.hosts_kept_empty`) only where no
+    other host has room for it (derived). Cost is O(log n + log V) per VM for V distinct free
+    vectors and n tenants.
     """
     snapshot = draft.snapshot
     fill_in_turn(
-        draft, kinds, lambda: FreeBuckets(draft.room, snapshot.host_class, snapshot.pool, kinds)
+        draft,
+        kinds,
+        lambda: FreeBuckets(
+            draft.room,
+            snapshot.host_class,
+            snapshot.pool,
+            kinds,
+            draft.hosts_kept_empty(kept_empty) if kept_empty else None,
+        ),
     )
 
 

@@ -30,6 +30,8 @@ def run_document(run: ObservedRun) -> dict[str, Any]:
         "hosts": int(run.engine.cluster.present.sum()),
         "vms": dict(summary["vms"]),
         "placed_part": summary["placed_part"],
+        "placed_by_size": summary["placed_by_size"],
+        "waiting_by_size_s": summary["waiting_by_size_s"],
         "wait_s": waits_s | {"mean_so_far": _mean_wait(run)},
         "fair_distance": summary["fair_distance"],
         "used": {name: each["mean"] for name, each in summary["used"].items()},

@@ -12,6 +12,7 @@ import numpy as np
 
 from placement import FloatArray
 from simulation.experiments.study_plan import CHANGED, UNCHANGED
+from simulation.metrics.confidence import half_width
 from simulation.metrics.summary import measure_at, measures_of
 
 #: Maximum number of differences whose signs are all tried; of more, signs are drawn at random.
@@ -24,6 +25,7 @@ class PairedDifference:
     """The difference of a measure between a study's variant and its base, paired by seed."""
 
     mean: float
+    half_width: float  #: of the 95 % confidence interval of the mean; 0 for one seed
     p: float | None  #: None: fewer than two seeds
     seeds: int
 
@@ -100,7 +102,9 @@ def paired_difference(
     if not len(gaps):
         return None
     p = sign_flip_p(gaps) if len(gaps) > 1 else None
-    return PairedDifference(mean=float(gaps.mean()), p=p, seeds=len(gaps))
+    return PairedDifference(
+        mean=float(gaps.mean()), half_width=half_width(gaps.tolist()), p=p, seeds=len(gaps)
+    )
 
 
 def sign_flip_p(gaps: FloatArray) -> float:
@@ -128,6 +132,7 @@ def _difference_document(found: PairedDifference | None) -> dict[str, Any] | Non
         return None
     return {
         "mean": found.mean,
+        "half_width": found.half_width,
         "p": found.p,
         "seeds": found.seeds,
         "significant": found.is_significant,

@@ -77,7 +77,9 @@ class SeriesRecorder:
         #: per tenant: VMs requested, placed, completed, lost, given up
         self.tenants = GrowingRows(5)
         self._waited_s: FloatArray = np.zeros(0)
-        self._requested_of_kind: IntArray = np.zeros(0, dtype=np.int64)
+        #: per kind of VM: requested, placed, lost
+        self.kinds = GrowingRows(3)
+        self._waited_s_of_kind: FloatArray = np.zeros(0)
         self.reasons: dict[str, int] = {}
         self.fallbacks: list[tuple[int, str]] = []
         self.stood = 0  #: VMs that ran at the beginning of the trace
@@ -93,7 +95,8 @@ class SeriesRecorder:
             "pictured": self._pictured,
             "tenants": self.tenants.rows,
             "waited_s": self._waited_s,
-            "requested_of_kind": self._requested_of_kind,
+            "kinds": self.kinds.rows,
+            "waited_s_of_kind": self._waited_s_of_kind,
             "reasons": self.reasons,
             "fallbacks": self.fallbacks,
             "stood": self.stood,
@@ -106,12 +109,10 @@ class SeriesRecorder:
             getattr(self, name).restore(kept[name])
         self._picture_every = read_integer(kept, "picture_every", ValueRange(1, 2**62))
         self._pictured = read_integer(kept, "pictured")
-        tenants = read_array(kept, "tenants", "int", (None, 5))
-        self.tenants = GrowingRows(5)
-        self.tenants.grow(len(tenants))
-        self.tenants.rows[:] = tenants
+        self.tenants = GrowingRows.of(read_array(kept, "tenants", "int", (None, 5)))
         self._waited_s = read_array(kept, "waited_s", "float", (None,))
-        self._requested_of_kind = read_array(kept, "requested_of_kind", "int", (None,))
+        self.kinds = GrowingRows.of(read_array(kept, "kinds", "int", (None, 3)))
+        self._waited_s_of_kind = read_array(kept, "waited_s_of_kind", "float", (None,))
         self.reasons = {str(reason): int(count) for reason, count in kept["reasons"].items()}
         self.fallbacks = [(int(slot), str(reason)) for slot, reason in kept["fallbacks"]]
         self.stood = read_integer(kept, "stood")
@@ -134,18 +135,23 @@ class SeriesRecorder:
 
     def _count_columns(self, passed: SlotResult, engine: Engine) -> dict[str, float | None]:
         self.tenants.grow(len(engine.names.tenants))
-        tenants = self.tenants.rows
+        self._grow_kinds(len(engine.names.demand))
+        tenants, kinds = self.tenants.rows, self.kinds.rows
         for arrived in passed.arrived:
             np.add.at(tenants[:, 0], arrived.tenant, arrived.count)
-            self._record_arrivals(arrived, len(engine.names.demand))
+            np.add.at(kinds[:, 0], arrived.kind, arrived.count)
         for vms in passed.ended:
-            _count_by_tenant(tenants[:, 2], vms)
+            _count_requested(tenants[:, 2], vms.tenant, vms)
         for vms in passed.lost:
-            _count_by_tenant(tenants[:, 3], vms)
-        _count_by_tenant(tenants[:, 4], passed.given_up)
+            _count_requested(tenants[:, 3], vms.tenant, vms)
+            _count_requested(kinds[:, 2], vms.kind, vms)
+        gone = passed.given_up
+        _count_requested(tenants[:, 4], gone.tenant, gone)
+        self._add_waits(gone, passed.start_s - gone.since_s)
         placed = passed.round.placed if passed.round is not None else None
         if placed is not None:
-            _count_by_tenant(tenants[:, 1], placed)
+            _count_requested(tenants[:, 1], placed.tenant, placed)
+            _count_requested(kinds[:, 1], placed.kind, placed)
         if passed.stood is not None:
             self.stood += int(passed.stood.count.sum())
         waiting = engine.waiting
@@ -162,13 +168,22 @@ class SeriesRecorder:
             "oldest_wait_s": float(passed.start_s - waiting.since_s.min()) if len(waiting) else 0.0,
         }
 
-    def _record_arrivals(self, arrived: WaitingRows, kinds: int) -> None:
-        if kinds > len(self._requested_of_kind):
-            more = kinds - len(self._requested_of_kind)
-            self._requested_of_kind = np.concatenate(
-                [self._requested_of_kind, np.zeros(more, np.int64)]
-            )
-        np.add.at(self._requested_of_kind, arrived.kind, arrived.count)
+    def _grow_kinds(self, kinds: int) -> None:
+        self.kinds.grow(kinds)
+        more = kinds - len(self._waited_s_of_kind)
+        if more > 0:
+            self._waited_s_of_kind = np.concatenate([self._waited_s_of_kind, np.zeros(more)])
+
+    def _add_waits(self, rows: VmRows | WaitingRows, wait_s: FloatArray) -> None:
+        """Add VM-seconds of waiting, (rows,), to the kinds of VMs that waited."""
+        np.add.at(self._waited_s_of_kind, rows.kind, wait_s * rows.count)
+
+    def waited_s_of_kind(self, engine: Engine, until_s: float) -> FloatArray:
+        """Return the VM-seconds that VMs of each kind waited, (K,), also those never placed."""
+        waited = self._waited_s_of_kind.copy()
+        waiting = engine.waiting
+        np.add.at(waited, waiting.kind, (until_s - waiting.since_s) * waiting.count)
+        return waited
 
     def _use_columns(self, slot: int, engine: Engine) -> dict[str, float | None]:
         """Return the used fraction of each resource, on all hosts and on each class of hosts."""
@@ -195,10 +210,11 @@ class SeriesRecorder:
         The mean over the VMs requested so far, of the most requested kinds.
         """
         total = float(free[:, 0].sum())
-        if total == 0 or not self._requested_of_kind.any():
+        requested = self.kinds.rows[:, 0]
+        if total == 0 or not requested.any():
             return 0.0
-        kinds = np.argsort(-self._requested_of_kind, kind="stable")[:_KINDS_FOR_FRAGMENTS]
-        weight = self._requested_of_kind[kinds].astype(np.float64)
+        kinds = np.argsort(-requested, kind="stable")[:_KINDS_FOR_FRAGMENTS]
+        weight = requested[kinds].astype(np.float64)
         too_full = np.zeros(len(kinds))
         for place, kind in enumerate(kinds.tolist()):
             full = (free < engine.names.demand[kind]).any(axis=1)
@@ -278,6 +294,7 @@ class SeriesRecorder:
             more = len(self.tenants) - len(self._waited_s)
             self._waited_s = np.concatenate([self._waited_s, np.zeros(more)])
         np.add.at(self._waited_s, placed.tenant, wait_s * placed.count)
+        self._add_waits(placed, wait_s)
 
     @property
     def waited_s(self) -> FloatArray:
@@ -286,10 +303,10 @@ class SeriesRecorder:
         return np.concatenate([self._waited_s, np.zeros(max(missing, 0))])
 
 
-def _count_by_tenant(of_tenant: IntArray, rows: VmRows | WaitingRows) -> None:
-    """Add VMs to their tenants' counts, except those that ran at the beginning."""
+def _count_requested(counts: IntArray, of: IntArray, rows: VmRows | WaitingRows) -> None:
+    """Add VMs to the counts of their tenants or kinds, except those that ran at the beginning."""
     requested = rows.request >= 0
-    np.add.at(of_tenant, rows.tenant[requested], rows.count[requested])
+    np.add.at(counts, of[requested], rows.count[requested])
 
 
 def _sum_vms(parts: Sequence[WaitingRows | VmRows]) -> float:

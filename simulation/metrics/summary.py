@@ -17,9 +17,14 @@ def build_summary(recorder: SeriesRecorder, engine: Engine) -> dict[str, Any]:
 
     Times are in seconds; parts are within [0, 1]. Waits are of VMs that were
     placed, from arrival to the start of their slot; completions from arrival to end.
+    Measures by size weigh each VM by its dominant share of all hosts. ``waiting_by_size_s``
+    counts the waits of VMs that were not placed, too, up to the last slot or until their
+    tenant gave up.
     """
     slots = recorder.slots
     tenants = recorder.tenants.rows.sum(axis=0)
+    sizes = vm_sizes(engine)
+    by_size = sizes @ recorder.kinds.rows
     requested, placed, completed, lost, given_up = (int(each) for each in tenants)
     waits, counts = waits_of(recorder)
     over = float(slots.column("start_s")[-1]) if len(slots) else 0.0
@@ -43,6 +48,11 @@ def build_summary(recorder: SeriesRecorder, engine: Engine) -> dict[str, Any]:
             "at_the_beginning": recorder.stood,
         },
         "placed_part": _ratio(placed - lost, requested),
+        "placed_by_size": _ratio(by_size[1] - by_size[2], by_size[0]),
+        "whole_host_vms": _whole_host_vms(recorder, engine),
+        "waiting_by_size_s": _ratio(
+            float(sizes @ recorder.waited_s_of_kind(engine, over)), by_size[0]
+        ),
         "completed_part": _ratio(completed, requested),
         "completed_part_of_tenants": _mean_of_known(
             completed_fractions(recorder.tenants.rows[:, 0], recorder.tenants.rows[:, 2])
@@ -67,6 +77,23 @@ def build_summary(recorder: SeriesRecorder, engine: Engine) -> dict[str, Any]:
         "rounds_cut": int(np.nansum(slots.column("cut"))),
         "moves": None if recorder.moving is None else recorder.moving.summary(slots, engine),
     }
+
+
+def vm_sizes(engine: Engine) -> FloatArray:
+    """Return the dominant share of one VM of each kind, (K,), of all hosts together."""
+    pool = np.maximum(engine.cluster.capacity.sum(axis=0), 1)
+    sizes: FloatArray = (engine.names.demand / pool).max(axis=1, initial=0.0)
+    return sizes
+
+
+def _whole_host_vms(recorder: SeriesRecorder, engine: Engine) -> Mapping[str, int]:
+    """Return the VMs requested, and placed, as large as the largest host in any resource."""
+    capacity = engine.cluster.capacity
+    largest = capacity.max(axis=0, initial=0)
+    demand = engine.names.demand
+    whole = ((demand >= largest) & (largest > 0)).any(axis=1)
+    requested, placed, lost = recorder.kinds.rows[whole].sum(axis=0).tolist()
+    return {"asked": requested, "placed": placed - lost}
 
 
 def waits_of(recorder: SeriesRecorder) -> tuple[FloatArray, FloatArray]:
@@ -135,6 +162,8 @@ def _ratio(part: float, whole: float) -> float | None:
 #: What policies are compared by: path in a summary, heading, unit, and whether more is better.
 MEASURES: Final[tuple[tuple[str, str, str, bool], ...]] = (
     ("placed_part", "VMs placed", "% of those requested", True),
+    ("placed_by_size", "placed by size", "% of the shares requested", True),
+    ("waiting_by_size_s", "waiting by size, unplaced too", "s per share requested", False),
     ("wait_s.mean", "mean wait of VMs placed", "s", False),
     ("wait_s.p95", "95th percentile of these waits", "s", False),
     ("completed_part", "VMs completed", "% of those requested", True),

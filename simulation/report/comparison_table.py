@@ -37,8 +37,8 @@ def comparison_section(comparison: Mapping[str, Any], palette: Palette) -> str:
     seeds = max((len(row["seeds"]) for row in variants), default=0)
     chance = (
         f"Means over {seeds} seeds with their standard deviation{_base_sentence(comparison)}, "
-        "seed by seed: <em>p</em> is the probability of one as large by chance alone (sign-flip "
-        "test); up to 0.05 it is called significant."
+        "seed by seed, with its 95 % confidence interval: <em>p</em> is the probability of one "
+        "as large by chance alone (sign-flip test); up to 0.05 it is called significant."
         if seeds > 1
         else f"One seed{_base_sentence(comparison)}; nothing is said about chance "
         "(<code>--seeds</code>)."
@@ -105,6 +105,8 @@ def _difference_from_base(summary: Mapping[str, Any], unit: str) -> str:
     gap = _format_value(abs(found["mean"]), unit).replace(" %", " points")
     if float(gap.split()[0].replace(",", "")) == 0:
         return ""
+    if found["p"] is not None:
+        gap = f"{gap} ± {_format_value(found['half_width'], unit).replace(' %', '')}"
     word = ", significant" if found["significant"] else ""
     chance = "" if found["p"] is None else f"<small>p = {found['p']:.2g}{word}</small>"
     return f"<small>{sign}{gap}</small>{chance}"

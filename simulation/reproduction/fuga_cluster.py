@@ -9,10 +9,11 @@ from typing import Any, Final
 import numpy as np
 
 from placement import FloatArray
+from simulation.metrics.confidence import half_width, is_above_zero
 from simulation.report.plots import Plot
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 from simulation.reproduction.plots import line_plotter
-from simulation.reproduction.repetitions import half_width, is_above_zero, run_seeds
+from simulation.reproduction.repetitions import run_seeds
 from simulation.reproduction.trace_replay import ListedTrace, PlayedTrace, play_trace, request_chunk
 from simulation.slots.slot_decider import SimulatedPolicy
 

@@ -9,8 +9,8 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 
+from simulation.metrics.confidence import half_width
 from simulation.report.plots import Plot
-from simulation.reproduction.repetitions import half_width
 
 Cell: TypeAlias = str | float | int | None
 Made = TypeVar("Made")

@@ -45,6 +45,14 @@ class GrowingRows:
         self._rows = np.zeros((16, width), dtype=np.int64)
         self._used = 0
 
+    @classmethod
+    def of(cls, rows: IntArray) -> GrowingRows:
+        """Return a copy of some rows, (N, width), that can grow."""
+        grown = cls(rows.shape[1])
+        grown.grow(len(rows))
+        grown.rows[:] = rows
+        return grown
+
     def __len__(self) -> int:
         return self._used
 

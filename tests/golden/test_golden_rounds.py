@@ -32,7 +32,7 @@ def the_round() -> Snapshot:
 
 
 def decided(seed: int, **parameters: object) -> Allocation:
-    policy = policy_by_name("fuga", {"overload": 0.8, **parameters})
+    policy = policy_by_name("fuga", {"overload": 0.8, "kept_empty": 0, **parameters})
     return policy.place(the_round(), np.random.default_rng(seed), Budget())
 
 
@@ -54,6 +54,22 @@ def test_every_tenant_gets_what_the_fair_exchange_leaves_it(seed: int):
     assert {(left.request, left.count) for left in allocation.left_out} == {(0, 38), (1, 3)}
     assert {left.reason for left in allocation.left_out} <= {Reason.NO_ROOM, Reason.ABOVE_OVERLOAD}
     check_allocation(the_round(), allocation, overload=0.8)
+
+
+def test_a_host_kept_empty_for_large_vms_takes_one_in_place_of_the_gang():
+    """By default a fifth of the hosts takes VMs last, the largest: here two.
+
+    So the gang takes hosts of 4 cores, and each of the large ones a VM of 5 cores.
+    """
+    for seed in SEEDS:
+        allocation = decided(seed, kept_empty=0.2)
+
+        given = np.bincount(allocation.placed[:, 0], weights=allocation.placed[:, 2], minlength=4)
+        assert given.tolist() == [17, 2, 4, 3]
+        assert {tuple(row) for row in allocation.placed.tolist() if row[0] == 1} == {
+            (1, 0, 1), (1, 1, 1),
+        }  # fmt: skip
+        check_allocation(the_round(), allocation, overload=0.8)
 
 
 def test_in_some_rounds_only_the_exchange_brings_it_about():

@@ -141,6 +141,8 @@ def show_round(session: Session, number: NumberArgument) -> None:
         echo()
         echo("games between hosts:")
         print_table(_OF_GAMES, games, empty="")
+    for each in found.get("comparisons") or ():
+        echo(f"compared with filling alone: {plain(each['sentence'])}")
     if endings := found.get("spot_preemptions"):
         echo()
         echo("spot VMs that it ends:")

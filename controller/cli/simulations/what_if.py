@@ -247,9 +247,7 @@ def _report_rows(run: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the measures of a simulation as labels with cell functions."""
 
     def wait_cell(name: str) -> Any:
-        return lambda of: (
-            "-" if of["wait_s"].get(name) is None else duration_text(of["wait_s"][name])
-        )
+        return lambda of: _span_of(of["wait_s"].get(name))
 
     return [
         ("policy", lambda of: of["policy"]),
@@ -257,17 +255,23 @@ def _report_rows(run: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("VMs requested", lambda of: of["vms"]["asked"]),
         ("VMs placed", lambda of: of["vms"]["placed"]),
         ("of those requested", lambda of: percent_text(of["placed_part"])),
+        ("of those by size", lambda of: percent_text(of.get("placed_by_size"))),
         ("wait at the end", lambda of: of["vms"]["waiting"]),
         ("mean wait so far", wait_cell("mean_so_far")),
         ("of VMs placed: mean", wait_cell("mean")),
         ("median", wait_cell("p50")),
         ("90 % at most", wait_cell("p90")),
+        ("mean of all by size", lambda of: _span_of(of.get("waiting_by_size_s"))),
         ("distance from fair", lambda of: percent_text(of["fair_distance"])),
         *(
             (f"{name} in use", lambda of, name=name: percent_text(of["used"].get(name)))
             for name in run["used"]
         ),
     ]
+
+
+def _span_of(seconds: float | None) -> str:
+    return "-" if seconds is None else duration_text(seconds)
 
 
 def _print_tenants(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:

@@ -27,7 +27,12 @@ from controller.rounds.side_effects import (
     stored_reservations,
     stored_spot_preemptions,
 )
-from controller.rounds.solved_games import GameView, solved_games
+from controller.rounds.solved_games import (
+    FillingComparisonView,
+    GameView,
+    filling_comparisons,
+    solved_games,
+)
 from registry import QuotaExcess, SlotLoopState
 from registry.audit import Event
 from registry.moves import MoveObstacle
@@ -213,6 +218,11 @@ class RoundDetail(_RoundHead):
     games: list[GameView] = Field(
         [], description="How each game was solved. Operators only, while it is kept."
     )
+    comparisons: list[FillingComparisonView] = Field(
+        [],
+        description="Of games with filling alone, where a single resource ranked. Operators only, "
+        "while it is kept.",
+    )
     spot_preemptions: list[SpotPreemption] = Field(
         [],
         description="Spot VMs that the round ended, and for which requests. Operators only, "
@@ -237,6 +247,7 @@ class RoundDetail(_RoundHead):
                 fields |= {
                     "outcome": stored.outcome,
                     "games": list(solved_games(stored.outcome["details"])),
+                    "comparisons": list(filling_comparisons(stored.outcome["details"])),
                     "spot_preemptions": list(stored_spot_preemptions(stored)),
                     "reservations": list(stored_reservations(stored)),
                     "replayable": True,

@@ -146,6 +146,13 @@ class WhatIfRun(BaseModel):
     hosts: int = Field(description="At the end.")
     vms: WhatIfVms
     placed_part: float | None = Field(description="VMs placed, of those requested.")
+    placed_by_size: float | None = Field(
+        default=None, description="As placed_part; each VM counts by its dominant share."
+    )
+    waiting_by_size_s: float | None = Field(
+        default=None,
+        description="Mean wait; each VM counts by its dominant share, also one not placed.",
+    )
     wait_s: WhatIfWaits
     fair_distance: float | None = Field(description="Mean distance from fair shares.")
     used: Mapping[str, float | None] = Field(description="Mean part of each resource in use.")

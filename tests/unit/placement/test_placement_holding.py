@@ -180,6 +180,52 @@ def test_the_first_who_starves_may_have_more_held_the_longer_it_waits_and_the_ne
         } == {1}
 
 
+@pytest.mark.parametrize(
+    ("changes", "parameters", "reserved"),
+    [
+        ({}, {}, ((0, 1),)),
+        ({"age": [0, 0]}, {}, ()),
+        ({"age": [4, 0]}, {"gang_patience": 5}, ()),
+        ({}, {"gang_patience": 0}, ()),
+        ({}, {"patience": 0}, ()),
+        # Of 32 vCPUs 16 are due; with half of the gang its tenant has 13, and 17.
+        ({"held": [(11, 11), (16, 16)]}, {}, ((0, 1),)),
+        ({"held": [(15, 15), (12, 12)]}, {}, ()),
+    ],
+)
+def test_a_gang_that_its_tenant_is_due_has_hosts_reserved_after_a_slot(
+    changes, parameters, reserved
+):
+    snapshot = a_crowd(
+        capacity=[(8, 8)] * 4,
+        free=[(0, 0), (3, 3), (1, 1), (1, 1)],
+        demand=[(2, 2), (1, 1)],
+        count=[2, 40],
+        min_count=[2, 1],
+        **{"held": [(0, 0), (27, 27)], "age": [1, 0], **changes},
+    )
+
+    assert hosts_to_reserve(snapshot, StarvationPatience(**parameters)) == reserved
+
+
+def test_many_gangs_that_are_due_share_a_tenth_of_the_hosts():
+    snapshot = a_crowd(
+        capacity=[(8, 8)] * 50,
+        free=[(1, 1)] * 50,
+        demand=[(8, 8)] * 9,
+        count=[2] * 9,
+        min_count=[2] * 9,
+        held=[(0, 0)] * 9,
+        age=[1] * 9,
+        tenant=list(range(9)),
+    )
+
+    rows = hosts_to_reserve(snapshot, StarvationPatience())
+
+    assert [request for request, _ in rows] == [0, 0, 1, 1]
+    assert len({host for _, host in rows}) == 4
+
+
 def test_a_gang_that_waits_for_held_hosts_keeps_single_vms_out_and_says_so():
     snapshot = a_crowd(demand=[(4, 4), (1, 1)], count=[2, 9], min_count=[2, 1])
 

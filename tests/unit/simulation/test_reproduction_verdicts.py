@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from controller.embedded.setup import CAPACITIES
+from simulation.metrics.confidence import half_width, is_above_zero
 from simulation.reproduction import ITEMS, ItemOutcome, Setup
 from simulation.reproduction.drfh_completion import (
     fraction_completed_only_there,
@@ -16,7 +17,7 @@ from simulation.reproduction.fuga_cluster import HOSTS, judge_fairness, relative
 from simulation.reproduction.fuga_scale import judge_allocation
 from simulation.reproduction.item_runner import verdict_document
 from simulation.reproduction.model import Comparison, Number
-from simulation.reproduction.repetitions import half_width, is_above_zero, run_seeds
+from simulation.reproduction.repetitions import run_seeds
 from simulation.reproduction.reproduction_page import reproduction_page
 
 FUGA = (16.0, 17.0, 18.0)

@@ -56,6 +56,31 @@ def test_a_run_writes_what_its_summary_says(spec: RunSpec, tmp_path: Path) -> No
     assert summary["slots"] == slots.num_rows
 
 
+def test_measures_by_size_weigh_vms_by_share_and_count_the_waits_of_all(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(
+        "arrival_s,lifetime_s,wait_at_most_s,tenant,vcpus,memory_mib\n"
+        "0,100,,a,1,4096\n"  # half of the host; starts at once
+        "0,,,b,3,1024\n"  # three quarters; starts at once
+        "10,100,,c,1,2048\n"  # a quarter; waits 110 s for the first one to end
+        "10,,30,c,4,1024\n"  # all of it; given up after 50 s, at the next slot
+        "110,,,d,4,1024\n"  # all of it; waits 10 s, up to the last slot
+    )
+    spec = RunSpec(
+        name="one",
+        trace=TraceSpec(path=str(path)),
+        hosts="1:4c:8g",
+        policy="best_fit_drfh",
+        slot_length_s=60,
+    )
+
+    summary = simulate(spec, tmp_path / "out")
+
+    assert (summary["vms"]["placed"], summary["vms"]["given_up"]) == (3, 1)
+    assert summary["placed_by_size"] == pytest.approx(1.5 / 3.5)
+    assert summary["waiting_by_size_s"] == pytest.approx((110 / 4 + 50 + 10) / 3.5)
+
+
 def test_a_run_that_was_stopped_goes_on_to_the_same_end(spec: RunSpec, tmp_path: Path) -> None:
     whole = simulate(spec, tmp_path / "whole")
     slots = 0
@@ -210,6 +235,7 @@ def test_differences_are_paired_by_seed() -> None:
 
     told = found["variants"][1]["measures"]["placed_part"]["difference"]
     assert told["mean"] == pytest.approx(0.1)
+    assert told["half_width"] == pytest.approx(0, abs=1e-9)
     assert told["p"] == 2 / 64
     assert told["significant"]
 

@@ -23,6 +23,8 @@ def a_summary(variant: str, seed: int, wait_s: float, placed: float = 1.0) -> di
         "finished": True,
         "vms": {"asked": 12_345, "waiting": 0},
         "placed_part": placed,
+        "placed_by_size": placed,
+        "waiting_by_size_s": wait_s,
         "wait_s": {"mean": wait_s, "p95": 2 * wait_s},
         "used": {"vcpus": {"mean": 0.5}},
         "fair_distance": None,
@@ -103,5 +105,5 @@ def test_means_over_seeds_follow_the_runs(capsys: pytest.CaptureFixture[str]) ->
     assert "means over seeds" not in one
     (line,) = (line for line in several.splitlines() if line.startswith("a "))
     cells = re.split(r"\s{2,}", line)
-    assert cells[:4] == ["a", "3", "100.00 % ± 0.00 %", "11.0 s ± 1.0 s"]
-    assert cells[4:] == ["22.0 s ± 2.0 s", "50.00 % ± 0.00 %", "-", "-"]
+    assert cells[:4] == ["a", "3", *["100.00 % ± 0.00 %"] * 2]
+    assert cells[4:] == [*["11.0 s ± 1.0 s"] * 2, "22.0 s ± 2.0 s", "50.00 % ± 0.00 %", "-", "-"]

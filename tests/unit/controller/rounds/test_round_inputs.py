@@ -110,6 +110,19 @@ def test_the_digest_sees_an_age_that_changes_what_is_decided():
     assert len({digest(age, 96) for age in ages[:3]}) == 1
 
 
+def test_the_digest_sees_that_a_gang_has_waited_a_slot():
+    """From then on hosts may be reserved for it."""
+    gangs = dataclasses.replace(some_inputs().snapshot, min_count=np.array([1, 2]))
+
+    def digest(age: list[int], **parameters: int) -> str:
+        snapshot = dataclasses.replace(gangs, age=np.array(age))
+        return dataclasses.replace(some_inputs(), snapshot=snapshot, parameters=parameters).digest()
+
+    assert digest([0, 0]) == digest([1, 0])
+    assert digest([0, 1]) == digest([0, 2]) != digest([0, 0])
+    assert digest([0, 1], gang_patience=0) == digest([0, 0], gang_patience=0)
+
+
 def test_an_allocation_comes_back_as_it_was():
     allocation = Allocation(
         placed=np.array([[0, 1, 2], [1, 0, 1]]),

@@ -70,6 +70,9 @@ export function OneRound(given: { number: string }) {
                 {each.certified && ", and a second computation found that no host gains by deviating"}.
               </li>
             ))}
+            {round.comparisons?.map((each) => (
+              <li key={each.sentence}>Compared with filling alone: {each.sentence}.</li>
+            ))}
           </ul>
         </Panel>
       </div>

@@ -307,11 +307,13 @@ function Report({ report }: { report: WhatIfReport }) {
     ["VMs requested", (of) => String(of.vms.asked)],
     ["VMs placed", (of) => String(of.vms.placed)],
     ["of those requested", (of) => part(of.placed_part)],
+    ["of those requested, by size", (of) => part(of.placed_by_size)],
     ["waiting at the end", (of) => String(of.vms.waiting)],
     ["mean wait, waiting ones so far", (of) => span(of.wait_s.mean_so_far ?? null)],
     ["mean wait of those placed", (of) => span(of.wait_s.mean)],
     ["median wait of those placed", (of) => span(of.wait_s.p50)],
     ["90 % of those placed wait at most", (of) => span(of.wait_s.p90)],
+    ["mean wait of all, by size", (of) => span(of.waiting_by_size_s ?? null)],
     ["distance from fair", (of) => part(of.fair_distance)],
     ...Object.keys(before.used).map((resource): [string, (of: WhatIfRun) => string] => [
       `${noun(resource)} in use`,
