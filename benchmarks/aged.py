@@ -10,7 +10,9 @@ settings; each cell is the least of the repeats in milliseconds of the clock, ta
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final
 
 from benchmarks.kit import by_clock, parser, unless
@@ -27,6 +29,7 @@ YOUNG_DAYS: Final = 14
 ROUNDS_A_DAY: Final = 24 * 60
 INPUTS: Final = 7 * ROUNDS_A_DAY - 60
 WAITING: Final = 200
+MAX_LIFE_H: Final = 48
 PERIODS: Final = Periods()
 
 #: A key like `registry.db.ids.uuid7`: its time, then what it is of and its number.
@@ -77,6 +80,9 @@ def daily(registry: Registry) -> Mapping[str, Callable[[], Any]]:
     vm = registry.vms.list(limit=1).items[0]
     host = registry.hosts.list(limit=1).items[0]
     report = a_report()
+    until = registry.now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    month = {"since": until - timedelta(days=28), "until": until}
+    part = {"since": until - timedelta(days=9.5), "until": until - timedelta(days=8)}
     return {
         "doctor": lambda: registry.check(history=False),
         "purge": lambda: registry.retention.purge_batch(PERIODS, lease=lease),
@@ -110,6 +116,12 @@ def daily(registry: Registry) -> Mapping[str, Callable[[], Any]]:
         "events of a VM": lambda: registry.events.list(subject_id=str(vm.id)),
         "rounds": registry.rounds.list,
         "the last round": registry.rounds.last,
+        "a month of a tenant by type": lambda: registry.usage.read(
+            **month, tenant=tenant, by="type"
+        ),
+        "a month of all by tenant": lambda: registry.usage.read(**month, by="tenant"),
+        "this month of a tenant": lambda: registry.usage.read(since=month["until"], tenant=tenant),
+        "parts of days of a tenant": lambda: registry.usage.read(**part, tenant=tenant),
         "calls of a tenant": lambda: registry.audit.list(tenant=tenant),
     }
 
@@ -123,7 +135,19 @@ def fill(url: str, *, hosts: int, running: int, gone: int, days: int) -> None:
     loaded = load(url, hosts=hosts, running=running)
     age(loaded, gone, days)
     ask(loaded, WAITING)
+    sum_up_usage(url)
     tidy(url)
+
+
+def sum_up_usage(url: str) -> None:
+    """Add the VMs that are gone to the daily sums of usage, as a control centre does."""
+    registry = Registry.connect(url)
+    begin = time.monotonic()
+    added = 0
+    while batch := registry.usage.add_ended():
+        added += batch
+    print(f"{added} assignments added to usage in {time.monotonic() - begin:.0f} s", flush=True)
+    registry.close()
 
 
 def age(loaded: Loaded, gone: int, days: int) -> None:
@@ -134,6 +158,7 @@ def age(loaded: Loaded, gone: int, days: int) -> None:
     request_at = _AT.format(n="n", most=requests, days=days)
     of_request = f"((n - 1) / {VMS_PER_REQUEST} + 1)"
     at = _AT.format(n=of_request, most=requests, days=days)
+    lived = f"{at} - interval '1 hour' * (n %% {MAX_LIFE_H} + 1)"
     request_key = _KEY.format(at=at, kind="1", n=of_request)
     vm_key, key = (_KEY.format(at=at, kind=kind, n="n") for kind in "23")
     tenant = f"(%(tenants)s::uuid[])[{{n}} %% {len(loaded.tenants)} + 1]"
@@ -171,8 +196,8 @@ def age(loaded: Loaded, gone: int, days: int) -> None:
         f"""INSERT INTO assignments (id, vm_id, host_id, tenant_id, round, generation, state,
                 created_at, activated_at, released_at)
             SELECT {key}, {vm_key}, hosts.ids[n %% cardinality(hosts.ids) + 1],
-                {tenant.format(n=of_request)}, greatest(1, {round_}), 1, 'released', {at}, {at},
-                {at}
+                {tenant.format(n=of_request)}, greatest(1, {round_}), 1, 'released',
+                {lived}, {lived}, {at}
             FROM generate_series(1, {gone}) n, (SELECT array_agg(id) AS ids FROM hosts) hosts""",
         f"""INSERT INTO assignment_resources (assignment_id, resource, host_id, amount)
             SELECT {key}, (%(resources)s::text[])[place],

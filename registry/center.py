@@ -73,6 +73,7 @@ from registry.tenancy.quotas import Quotas
 from registry.tenancy.ssh_keys import SshKeys
 from registry.tenancy.tenants import Tenants
 from registry.tenancy.tokens import Tokens
+from registry.usage.usage import UsageSums
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,7 @@ class Registry:
         self.site_keys = SiteKeys(database)
         self.views = Views(database)
         self.shadows = Shadows(database)
+        self.usage = UsageSums(database)
         self.retention = Retention(database)
         self.history = History(database)
         self.events = Events(database)

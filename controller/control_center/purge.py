@@ -1,4 +1,4 @@
-"""Deletes history older than its retention period, in small batches, for the control centre."""
+"""Sums up usage and deletes old history, in small batches, for the control centre."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ class Purger:
 
     def purge(self, stop: threading.Event) -> PurgeCounts:
         """Delete all history that is due; stop between two batches if the lease is lost."""
+        self.add_usage(stop)
         taken = PurgeCounts()
         while not stop.is_set() and (lease := self._lease()) is not None:
             try:
@@ -71,6 +72,13 @@ class Purger:
             log.info("history_purged", **dataclasses.asdict(taken))
             _record_purge(self._registry, taken, actor="control")
         return taken
+
+    def add_usage(self, stop: threading.Event) -> None:
+        """Add ended assignments to the daily sums of usage, in batches."""
+        while not stop.is_set() and self._lease() is not None:
+            if not self._registry.usage.add_ended(by=self._clock.now()):
+                break
+            stop.wait(self._pause_s)
 
 
 def purge_all(registry: Registry, periods: Periods, *, actor: str = "cli") -> PurgeCounts:

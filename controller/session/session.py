@@ -100,7 +100,10 @@ P = ParamSpec("P")
 OutputOption = Annotated[
     OutputFormat | None,
     typer.Option(
-        "-o", "--output", help="table or wide; for programs: json, yaml or name", metavar="FORMAT"
+        "-o",
+        "--output",
+        help="table or wide; for programs: json, yaml, csv or name",
+        metavar="FORMAT",
     ),
 ]
 AsOption = Annotated[

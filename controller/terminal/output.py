@@ -1,7 +1,8 @@
-"""Tables for people; JSON, YAML or names alone for programs."""
+"""Tables for people; JSON, YAML, CSV or names alone for programs."""
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import sys
@@ -26,11 +27,12 @@ class OutputFormat(StrEnum):
     WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
+    CSV = "csv"
     NAME = "name"
 
     @property
     def is_machine_readable(self) -> bool:
-        """Whether only records are printed, for programs: JSON, YAML or names."""
+        """Whether only records are printed, for programs: JSON, YAML, CSV or names."""
         return self not in (OutputFormat.TABLE, OutputFormat.WIDE)
 
 
@@ -74,11 +76,37 @@ def print_json(value: Any) -> None:
     match _format.get():
         case OutputFormat.YAML:
             echo_lines(yaml_text(value), nl=False)
+        case OutputFormat.CSV:
+            echo_lines(csv_text(value), nl=False)
         case OutputFormat.NAME:
             for name in record_names(value):
                 echo(name)
         case _:
             echo_lines(plain_json(json.dumps(value, indent=2, ensure_ascii=False)))
+
+
+def csv_text(value: Any) -> str:
+    """Return records as CSV (RFC 4180) under a line of field names; lists and records as JSON.
+
+    Of an answer with ``items`` these are the records.
+    """
+    import csv  # noqa: PLC0415 - not for `--help`
+
+    if isinstance(value, Mapping):
+        value = value.get("items", [value])
+    records = [record for record in value if isinstance(record, Mapping)]
+    names = dict.fromkeys(name for record in records for name in record)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_csv_cell(record.get(name)) for name in names] for record in records)
+    return text.getvalue()
+
+
+def _csv_cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def record_names(value: Any) -> list[str]:

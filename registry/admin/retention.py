@@ -1,7 +1,8 @@
 """Retention: how long history is kept, and the purge of older rows in batches.
 
 Rows that hold capacity or may still change are kept at any age: requests and VMs, assignments of
-VMs that are not gone, and the rounds that these name. The ledger is never purged.
+VMs that are not gone, and the rounds that these name. The ledger is never purged. The usage of
+purged assignments is kept in daily sums.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy import Column, Connection, Select, delete, exists, func, select
 
+from registry.db.bulk import is_any_of
 from registry.db.clock import db_now, earlier_time
 from registry.db.engine import Database, retry_on_rollback
 from registry.db.ids import lowest_uuid7
@@ -40,6 +42,7 @@ from registry.db.schema import (
 from registry.lifecycle import FINISHED, OPEN_RESERVATIONS, AssignmentState, PlanState
 from registry.records.rounds import Lease
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
+from registry.usage.daily_usage import add_to_sums
 
 #: rows of one transaction; inputs of a round weigh as much as many rows
 BATCH: Final = 500
@@ -140,6 +143,8 @@ class Retention:
         with self._database.write() as connection:
             if lease is not None:
                 check_epoch(connection, CONTROL_LEASE, lease.holder, lease.epoch, until_commit=True)
+            if name == "assignments":
+                add_to_sums(connection, is_any_of(connection, assignments.c.id, keys))
             _delete_rows(connection, name, keys)
         return PurgeCounts(**{name: len(keys)})
 

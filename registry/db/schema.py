@@ -14,6 +14,7 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Computed,
+    Date,
     Float,
     ForeignKey,
     ForeignKeyConstraint,
@@ -883,6 +884,8 @@ _PLACE: dict[str, Any] = _partial_index(f"state NOT IN {_NO_PLACE}")
 _ARRIVING: dict[str, Any] = _partial_index("state = 'arriving'")
 _LEAVING: dict[str, Any] = _partial_index("state = 'leaving'")
 _CLAIMED: dict[str, Any] = _partial_index("lease_until IS NOT NULL")
+_UNSUMMED: dict[str, Any] = _partial_index("state = 'released' AND NOT in_daily_usage")
+_SUMMED: dict[str, Any] = _partial_index("state = 'released' AND in_daily_usage")
 
 assignments = Table(
     "assignments",
@@ -907,6 +910,10 @@ assignments = Table(
     Column("build_began_at", UtcDateTime),
     Column("activated_at", UtcDateTime),
     Column("released_at", UtcDateTime),
+    # Added to `daily_usage` after its release.
+    Column(
+        "in_daily_usage", Boolean(create_constraint=False), nullable=False, server_default=false()
+    ),
     _state_check("state", AssignmentState),
     UniqueConstraint("vm_id", "generation"),
     UniqueConstraint("id", "host_id"),
@@ -921,6 +928,8 @@ assignments = Table(
     # Few disks carry another's name.
     Index("ix_assignments_disk_of", "disk_of", **_partial_index("disk_of IS NOT NULL")),
     Index(None, "round"),
+    Index("ix_assignments_released_at_unsummed", "released_at", **_UNSUMMED),
+    Index("ix_assignments_tenant_id_released_at_summed", "tenant_id", "released_at", **_SUMMED),
 )
 
 # Disks in shared pools whose VMs lost their host: where these start next they find them.
@@ -1126,6 +1135,21 @@ assignment_resources = Table(
     _trigger_checked_key(["assignment_id", "host_id"], ["assignments.id", "assignments.host_id"]),
     _trigger_checked_key(["host_id", "resource"], ["inventories.host_id", "inventories.resource"]),
     Index(None, "host_id", "resource"),
+)
+
+# What released assignments held on each day (UTC), in the unit of the resource times seconds, with
+# the microseconds apart. Without foreign keys, so that additions lock no tenants.
+daily_usage = Table(
+    "daily_usage",
+    metadata,
+    Column("tenant_id", Uuid, primary_key=True),
+    Column("day", Date, primary_key=True),
+    Column("vm_type_id", Uuid, primary_key=True),
+    Column("resource", Name, primary_key=True),  # or "vms", their number
+    Column("held_s", BigInteger, nullable=False),
+    Column("held_us", BigInteger, nullable=False),
+    Column("charged_s", BigInteger, nullable=False),
+    Column("charged_us", BigInteger, nullable=False),
 )
 
 build_failures = Table(

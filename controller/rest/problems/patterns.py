@@ -11,6 +11,7 @@ from registry.rounds import MAX_REASON_LENGTH
 
 KEY: Final = r"^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$"
 VALUE: Final = r"^[A-Za-z0-9]([A-Za-z0-9._:/@+-]{0,61}[A-Za-z0-9])?$"
+USAGE_GROUPING: Final = f"^(tenant|group|type|label:{KEY[1:-1]})$"
 LABEL_FILTER: Final = f"{KEY[:-1]}={VALUE[1:]}"
 REFERENCE: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?(:[0-9]{1,9})?$"
 NAME: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$"
@@ -75,6 +76,7 @@ PATTERNS_SAID: Final[Mapping[str, str]] = MappingProxyType(
         HTTP_REQUEST_ID: "1 to 64 letters, digits and . _ -, as in X-Request-Id",
         IDEMPOTENCY_KEY: "1 to 200 printable characters without blanks",
         FAILURE_DOMAIN: "host, zone or label:KEY",
+        USAGE_GROUPING: "tenant, group, type or label:KEY",
         MOMENT: "a time with its zone, such as 2026-01-31T14:00:00Z",
     }
 )
