@@ -71,7 +71,7 @@ def move_stopped_vm(
 
 
 @dataclass(slots=True)
-class _Digest:
+class _CopiedDiskDigest:
     """The SHA-256 and the size of a file's content; holes count as zeros."""
 
     sha256: Any = field(default_factory=hashlib.sha256)
@@ -136,7 +136,7 @@ class _DiskCopy:
         self, here: libvirt.virStorageVol, there: libvirt.virStorageVol, size: int
     ) -> Any:
         """Stream a disk's file from the source to the destination; return its digest."""
-        digest = _Digest()
+        digest = _CopiedDiskDigest()
         with (
             _open_stream(self._hosts.source.for_move) as down,
             _open_stream(self._hosts.destination.for_move) as up,
@@ -173,7 +173,7 @@ class _DiskCopy:
         for attempt in range(_READS):
             if attempt:
                 time.sleep(_PAUSE_S)
-            digest = _Digest()
+            digest = _CopiedDiskDigest()
             with _open_stream(self._hosts.destination.for_move) as back:
                 there.download(back, 0, size, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
                 for piece in _stream_pieces(back):

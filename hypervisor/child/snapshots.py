@@ -191,11 +191,11 @@ def _select_users(
 
 
 def _dependent_volumes(files: HostFiles, own: Collection[str], paths: Collection[str]) -> list[str]:
-    """Return other volumes that rest on a VM's ``own`` volumes or ``paths``, as `POOL/NAME`.
+    """Return other volumes whose backing chain contains a VM's volume or file, as `POOL/NAME`.
 
-    Deleting those would break them. fuga's own volumes have only images below them, so that VMs'
-    disks are read if an image is among ``own``. Reads the VM's pool, and all pools of files if the
-    VM has files of snapshots.
+    Deletion of the VM's files would break those volumes. ``own`` are its volumes, ``paths`` its
+    other files. Only images back fuga's own volumes, so VMs' disks are read only if ``own``
+    contains an image. With ``paths``, all pools of files are read, otherwise the VM's pool alone.
     """
     any_image = any(name.startswith(IMAGE_PREFIX) for name in own)
     of_the_vm = set(paths)

@@ -64,7 +64,7 @@ class Fuga:
         self.parameters = parameters or FugaParameters()
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Decide the whole batch.
+        """Place the batch of a round by games between hosts, Best-Fit DRFH and exchange.
 
         Equal combinations are put in random order by ``rng``. ``budget`` counts
         combinations evaluated, in the search and in the game; at its end the

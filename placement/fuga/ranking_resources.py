@@ -25,7 +25,7 @@ def ranking_resources(snapshot: Snapshot, ranking: Ranking) -> IntArray:
     Parameters
     ----------
     ranking : sequence of str, "auto" or None
-        Names of resources. "auto" means the first two resources, or `short_resources` if
+        Names of resources. "auto" means the first two resources, or `_scarce_resources` if
         one of those is not among the first two. None means the first two.
 
     Raises
@@ -37,24 +37,25 @@ def ranking_resources(snapshot: Snapshot, ranking: Ranking) -> IntArray:
     if ranking is None:
         return first
     if ranking == "auto":
-        short = short_resources(snapshot)
-        return first if np.isin(short, first).all() else short
+        scarce = _scarce_resources(snapshot)
+        return first if np.isin(scarce, first).all() else scarce
     for name in ranking:
         if name not in snapshot.resources:
             raise ParameterError("ranking", name, f"one of {', '.join(snapshot.resources)}")
     return np.array([snapshot.resources.index(name) for name in ranking], dtype=np.int64)
 
 
-def short_resources(snapshot: Snapshot) -> IntArray:
-    """Return the resources of which the cluster runs short, shape (J,); empty if nothing is needed.
+def _scarce_resources(snapshot: Snapshot) -> IntArray:
+    """Return the scarce resources, by which ranking "auto" ranks combinations, shape (J,).
+
+    Empty if nothing is needed.
 
     Notes
     -----
-    Derived. On the sum of all hosts the program that serves what runs and what waits as
-    often as it goes, max lambda with lambda (used[r] + demand[r]) <= pool[r], is bound by the
-    resource of which the largest part is needed: its dual is positive. Those whose part is
-    nearly as large (0.8 of it) would bind next. No tenant needs more than there is: of two
-    resources that are both demanded beyond it, both run short.
+    Derived. The need for a resource is what runs and what waits, as a fraction of the pool, at
+    most 1. The resource of the greatest need bounds lambda in: max lambda with
+    lambda (used[r] + requested[r]) <= pool[r]. Resources with at least 0.8 of the greatest need
+    are scarce, too. The fractions end at 1, so all resources needed beyond the pool are scarce.
     """
     counted = snapshot.resource_count
     used = (snapshot.capacity - snapshot.free).sum(axis=0)

@@ -100,7 +100,7 @@ def _to_host(
         row,
         inventories=found,
         warnings=(
-            *_override_warnings(found),
+            *_inventory_warnings(found),
             *confinement_warnings(row.security_model, row.shares_kept),
             *_protection_warnings(row),
             *_failure_warnings(row),
@@ -111,7 +111,7 @@ def _to_host(
     )
 
 
-def _override_warnings(found: tuple[Inventory, ...]) -> Iterator[str]:
+def _inventory_warnings(found: tuple[Inventory, ...]) -> Iterator[str]:
     """Yield warnings about a host's overrides and reserved amounts above what was detected."""
     for each in found:
         if each.override is not None and each.detected is not None:

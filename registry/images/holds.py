@@ -53,7 +53,11 @@ _SILENT: Final = or_(hosts.c.missed_polls > 0, hosts.c.pool_silent_since.is_not(
 
 
 def may_copy_image(connection: Connection, image: Image, host_id: UUID, now: datetime) -> bool:
-    """Return whether an image may be copied to one more host: few hosts are at stake at once."""
+    """Return whether an image may be copied to one more host.
+
+    A held image may not. Until one host has it complete, at most `HOSTS_AT_STAKE` hosts receive
+    it at once, because an image may crash hosts.
+    """
     if image.held_at is not None:
         return False
     there = select(image_copies.c.id).where(

@@ -77,10 +77,10 @@ def waiting_moves() -> Select[Any]:
 
 
 def send_next_moves(connection: Connection, limits: MoveLimits, *, now: datetime) -> Sequence[UUID]:
-    """Return the waiting moves that can begin, and mark them as sent, however recently they were.
+    """Mark the waiting moves that can begin now as sent, and return them.
 
-    A worker drops the message of a move without room, and the sweep sends the next message only
-    after a while. So the end of a move calls this function.
+    Moves sent only a moment ago are included: a worker drops the message of a move without room,
+    and the sweep would send the next one only after a while. The end of a move calls this function.
     """
     under_way = connection.execute(
         select(moves.c.from_host_id, moves.c.to_host_id).where(

@@ -211,7 +211,7 @@ def _build_query(sweep: _OutboxSweep) -> Select[Any]:
         partition_by=assignments.c.host_id,
         order_by=(reserved, assignments.c.sent_at.nulls_first(), assignments.c.id),
     )
-    busy = _busy_builds(sweep)
+    busy = _builds_per_host(sweep)
     query = select(
         assignments.c.id,
         nth.label("nth"),
@@ -254,7 +254,7 @@ def _unseen_assignments() -> CompoundSelect[Any]:
     return union_all(query.where(held.c.state.in_(_UNBUILT)), unseen)
 
 
-def _busy_builds(sweep: _OutboxSweep) -> Subquery:
+def _builds_per_host(sweep: _OutboxSweep) -> Subquery:
     """Return the number of builds of each host that are claimed or were sent just now."""
     in_hand = and_(assignments.c.state.in_(_BUILDING), assignments.c.lease_until > sweep.now)
     on_its_way = and_(assignments.c.state.in_(_UNBUILT), assignments.c.sent_at > sweep.stale)

@@ -30,7 +30,10 @@ class WaitingRows(RowArrays):
         return both
 
     def min_counts(self) -> IntArray:
-        """Return the gang minimum of each request as a round sees it, (Q,); 1 once it began."""
+        """Return the least number of VMs that a round may place of each request, (Q,).
+
+        ``min_count``, but at least 1 and at most what waits.
+        """
         minimum: IntArray = np.clip(self.min_count, 1, np.maximum(self.count, 1))
         return minimum
 

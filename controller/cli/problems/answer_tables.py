@@ -111,11 +111,12 @@ def print_catalogue(rows: Sequence[Row]) -> None:
     """
     width = min(max(shutil.get_terminal_size((_MAX_WIDTH, 24)).columns, _MIN_WIDTH), _MAX_WIDTH)
     for row in sorted(rows, key=lambda row: row["kind"] == "mechanism"):
-        _print_entry(row, width)
+        _print_catalogue_entry(row, width)
     echo_lines(_wrap_text(_SIZES, width, indent=""))
 
 
-def _print_entry(row: Row, width: int) -> None:
+def _print_catalogue_entry(row: Row, width: int) -> None:
+    """Print a policy or mechanism: name, kind and summary, then what is known of it."""
     echo_lines(
         _wrap_text(
             f"{row['name']} ({row['kind']}): {row['summary']}", width, indent="", hanging="  "
