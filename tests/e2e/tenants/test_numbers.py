@@ -33,6 +33,8 @@ _MAC = re.compile(r"02:f6(:[0-9a-f]{2}){4}")
 _TIME = re.compile(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?")
 #: Where a list goes on, and the ids of events, which count those of all.
 _PLACE = re.compile(r'("next":|"id":)("[\w=-]+"|\d+)')
+#: A tenant's own usage grows with the time.
+_USAGE = re.compile(r'("held":|"charged":)"\d+\.\d{6}"')
 _HASH = re.compile(r"\b(sha256:)?[0-9a-f]{24,64}\b")
 TYPES = {"small": 1, RIVAL_TYPE: 1, "wide": 4, "large": 15, "half": 77, "most": 147}
 #: Requests that wait, each for another reason.
@@ -144,7 +146,7 @@ class Numbers(Crawl):
 
         def plain(text: str) -> str:
             text = _UUID.sub(lambda found: ids.setdefault(found[0], f"id-{len(ids)}"), text)
-            text = _PLACE.sub(r"\1PLACE", text)
+            text = _USAGE.sub(r"\1USAGE", _PLACE.sub(r"\1PLACE", text))
             return _HASH.sub("HASH", _MAC.sub("MAC", _TIME.sub("TIME", text)))
 
         return {plain(call): plain(text) for call, text in self.answers}

@@ -40,11 +40,14 @@ QUERIES: Final[dict[str, list[str]]] = {
     "name": ["web", "waits"],
     "format": ["qcow2"],
     "domain": ["host", "zone"],
+    "since": ["2020-01-01T00:00:00Z"],
+    "group": [RIVAL],
+    "by": ["tenant", "group", "type", "label:app"],
 }
 #: Those that narrow a list, and are left out but for one call.
 NARROWING: Final = frozenset(
     {"limit", "cursor", "state", "label", "requires", "forbids", "zone", "anti_affinity"}
-    | {"affinity", "spread", "after", "kind", "bytes", "wait_s", "include_deleted", "since"}
+    | {"affinity", "spread", "after", "kind", "bytes", "wait_s", "include_deleted"}
     | {"until", "include_removed", "include_retired", "sha256", "source", "seed_kind"}
     | {"min_memory_mib", "dry_run", "token", "method", "status", "refused", "request_id", "newest"}
     | {"open", "steps", "search", "address", "mac", "deleted_since"}
