@@ -245,7 +245,7 @@ def run(data: Path | None, trace: str, policy: str, part: int) -> Measures:
         wait_s=summary["wait_s"]["mean"],
         waiting_by_size_s=summary["waiting_by_size_s"],
         unfair=summary["fair_distance"],
-        whole_hosts=whole["placed"] / whole["asked"] if whole["asked"] else None,
+        whole_hosts=whole["placed"] / whole["requested"] if whole["requested"] else None,
     )
 
 

@@ -1,6 +1,7 @@
 """Print what a tenant loses whose requests are all gangs (`min_count` = `count`).
 
     python -m benchmarks.placement.gang_shares [--policies fuga,best_fit_drfh] [--parts 12]
+        [--gang-patience 1]
 
 Ten equal tenants request batches of VMs of one to eight cores for 1.7 times what 40 hosts have,
 two days long. In the second run of each part, one tenant's requests are all gangs. "ratio" is
@@ -54,9 +55,12 @@ class Requests:
 
 def main(argv: Sequence[str] | None = None) -> None:
     given = parser(
-        __doc__, policies=["fuga", "best_fit_drfh"], parts=12, patience=(-1, "slots; -1: default")
+        __doc__,
+        policies=["fuga", "best_fit_drfh"],
+        parts=12,
+        gang_patience=(1, "slots until hosts are reserved for a gang; 0: never"),
     ).parse_args(argv)
-    parameters = {} if given.patience < 0 else {"patience": given.patience}
+    parameters = {"gang_patience": given.gang_patience}
     say = progress()
     print(f"{'policy':<16}{'ratio':>16}{'others':>16}{'use':>16}{'use without':>16}")
     for policy in given.policies:

@@ -107,7 +107,7 @@ class _ScatteredRoom:
 
     def __init__(self, draft: RoundDraft, free: IntArray) -> None:
         self._snapshot, self._free = draft.snapshot, free
-        self._told = not draft.choice.makes_room
+        self._no_plan_comes = not draft.choice.makes_room
         self._accepts = np.array([host.accepts for host in draft.view.hosts], dtype=np.bool_)
         self._seen: dict[tuple[bytes, bytes], bool] = {}
 
@@ -115,9 +115,9 @@ class _ScatteredRoom:
         """Return whether moves could make room for a request."""
         snapshot = self._snapshot
         key = (snapshot.demand[request].tobytes(), snapshot.eligible[request].tobytes())
-        if self._told and key not in self._seen:
+        if self._no_plan_comes and key not in self._seen:
             self._seen[key] = is_room_scattered(snapshot, self._free, self._accepts, request)
-        return self._told and self._seen[key]
+        return self._no_plan_comes and self._seen[key]
 
 
 def _recorded_reason(reason: Reason, obstacles: Obstacles, request: int) -> str:

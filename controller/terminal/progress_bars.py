@@ -15,8 +15,8 @@ def new_bar(*extra_columns: ProgressColumn) -> Progress:
     """Return a bar on standard error that fits the width of the terminal.
 
     The description has what is left of the line and is cut there. Callers pass it through
-    `plain_text.plain`, because it is not escaped. Lines that the command prints meanwhile appear
-    above the bar if they go to the same terminal; a file or a pipe gets them as they are.
+    `plain_text.plain`, because it is not escaped. Lines that the command prints while a bar is
+    shown appear above it if they go to the same terminal; a file or a pipe gets them as they are.
     """
     from rich.console import Console  # noqa: PLC0415 - `fuga --help` is to be there at once
     from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415

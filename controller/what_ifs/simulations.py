@@ -164,7 +164,7 @@ def _added_hosts(
 
 
 def _write_weights(tree: Path, changed: Path, weights: Mapping[str, float]) -> None:
-    """Write the tree of tenants anew, with changed weights."""
+    """Write the tree of tenants with its changed weights."""
     with (
         tree.open(encoding="utf-8", newline="") as old,
         changed.open("w", encoding="utf-8", newline="") as new,

@@ -93,10 +93,10 @@ def hosts_to_reserve(
     chosen hosts miss in all never grows from one round to the next (derived).
     """
     starving, fair = starving_requests(snapshot, patience.patience)
-    due, fair_for_gangs = due_gangs(snapshot, patience)
+    due, fair = due_gangs(snapshot, patience, fair)
     if not len(starving) and not len(due):
         return ()
-    reservation = _Reservation(snapshot, patience, fair if len(starving) else fair_for_gangs)
+    reservation = _Reservation(snapshot, patience, fair)
     left = patience.max_hosts(reservation.open_hosts)
     for request in starving.tolist():
         if left <= 0:
@@ -109,6 +109,7 @@ def hosts_to_reserve(
         )
         left -= reservation.reserve(request, level, most)
     left = patience.max_hosts_for_gangs(reservation.open_hosts) - len(reservation.rows)
+    reservation.without_hosts.clear()  # more hosts are for gangs
     for request in due.tolist():
         if left <= 0:
             break
@@ -146,8 +147,8 @@ class _Reservation:
         self._gangs = 0
         self._of_request = vm_kinds(snapshot).of_request.tolist()
         self._candidates: dict[tuple[int, int], _ReservedHosts] = {}
-        #: kinds, and VMs at once, for which no hosts are left
-        self._in_vain: set[tuple[int, int]] = set()
+        #: kinds, and VMs at once, for which too few hosts are left
+        self.without_hosts: set[tuple[int, int]] = set()
 
     def reserve(self, request: int, waited: int, max_hosts: int) -> int:
         """Reserve at most ``max_hosts`` hosts for a request; return how many are reserved.
@@ -159,7 +160,7 @@ class _Reservation:
         tenant, demand = snapshot.tenant[request], snapshot.demand[request]
         needed = needed_at_once(snapshot, request, int(snapshot.count[request]))
         kind = self._of_request[request]
-        if (kind, needed) in self._in_vain or (needed > 1 and self._gangs == _MAX_GANGS):
+        if (kind, needed) in self.without_hosts or (needed > 1 and self._gangs == _MAX_GANGS):
             return 0
         if not is_poorer((self._held[tenant] / self._pool).max(), self._fair[tenant]):
             return 0
@@ -176,7 +177,7 @@ class _Reservation:
             if chosen is not None:
                 break
         if chosen is None:
-            self._in_vain.add((kind, needed))
+            self.without_hosts.add((kind, needed))
             return 0
         self.rows += [(request, host) for host in sorted(chosen)]
         self.served.add(request)

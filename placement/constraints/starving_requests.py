@@ -171,24 +171,29 @@ def patient_gangs(snapshot: Snapshot, patience: StarvationPatience) -> BoolArray
     return gangs & (snapshot.count > 0)
 
 
-def due_gangs(snapshot: Snapshot, patience: StarvationPatience) -> tuple[IntArray, FloatArray]:
+def due_gangs(
+    snapshot: Snapshot, patience: StarvationPatience, fair: FloatArray | None = None
+) -> tuple[IntArray, FloatArray]:
     """Return the gangs that would bring their tenants nearer to their fair shares.
 
     A gang is due once it has waited ``gang_patience`` slots, if its tenant's share with half of
-    the gang's ``min_count`` VMs is below the fair share (derived).
+    the gang's ``min_count`` VMs is below the fair share (derived). ``fair`` are the fair shares if
+    they are known, (N,).
 
     Returns
     -------
     ndarray of int64
         Requests of which no VM is placed, in order of creation.
     ndarray of float64, shape (N,)
-        The fair shares; empty if no gang has waited that long.
+        The fair shares; ``fair`` or empty if no gang has waited that long.
     """
+    fair = np.zeros(0) if fair is None else fair
     waits = patient_gangs(snapshot, patience)
     requests = np.flatnonzero(waits & snapshot.demand.any(axis=1)).astype(np.int64)
     if not len(requests):
-        return requests, np.zeros(0)
-    fair = fair_shares(snapshot_without_tree(snapshot))
+        return requests, fair
+    if not len(fair):
+        fair = fair_shares(snapshot_without_tree(snapshot))
     tenant = snapshot.tenant[requests]
     twice = (
         2 * snapshot.held[tenant] + snapshot.min_count[requests, None] * snapshot.demand[requests]

@@ -21,7 +21,7 @@ from registry.audit.events import Events
 from registry.db.child_environ import child_environ
 from registry.db.engine import make_engine, parse_database_url, translate_unavailable
 from registry.db.masking import mask_secrets
-from registry.db.private_files import private_folder
+from registry.db.private_files import private_folder, sync_to_disk
 from registry.errors import ForeignSchemaObjectsError, RegistryError
 
 #: The kind of the event of a backup.
@@ -153,9 +153,9 @@ def _temporary_file_for(target: Path, otherwise: str) -> Iterator[Path]:
         _remove_unfinished(target)
         os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         yield temporary
-        _sync_to_disk(temporary)
+        sync_to_disk(temporary)
         _rename_to_target(temporary, target)
-        _sync_to_disk(target.absolute().parent)
+        sync_to_disk(target.absolute().parent)
     except FileExistsError:
         raise BackupError(otherwise) from None
     except OSError as error:
@@ -300,12 +300,3 @@ def _run_postgresql_program(program: str, url: URL, *arguments: str) -> None:
     )
     if done.returncode:
         raise BackupError(mask_secrets(done.stderr.strip() or f"{program} failed"))
-
-
-def _sync_to_disk(path: Path) -> None:
-    """Have the kernel write a backup or its folder to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

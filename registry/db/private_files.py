@@ -22,6 +22,15 @@ class ForeignOwnerError(RegistryError):
         self.path = path
 
 
+def sync_to_disk(path: Path) -> None:
+    """Have the kernel write a file, or a folder's entries, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def private_folder(folder: Path) -> Path:
     """Create a folder that only its owner can enter, or tighten the mode of an existing one.
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from registry.db.private_files import sync_to_disk
 from registry.errors import (
     ImageRefusedError,
     ImageStoreError,
@@ -137,7 +138,7 @@ class IncomingFile:
             opened = self._format != "qcow2" or check_opens(self._file)
             os.fsync(self._file.fileno())
             self._part.rename(self._path)
-            _sync_folder(self._path.parent)
+            sync_to_disk(self._path.parent)
         except OSError as error:
             raise ImageStoreError(self._path.parent, store_error_message(error)) from error
         return StoredFile(
@@ -218,12 +219,3 @@ def _write_all(descriptor: int, data: memoryview, at: int) -> None:
     while data:
         written = os.pwrite(descriptor, data, at)
         data, at = data[written:], at + written
-
-
-def _sync_folder(folder: Path) -> None:
-    """Have the kernel write a folder's entries to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

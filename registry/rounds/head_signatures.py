@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from registry.db.private_files import sync_to_disk
 from registry.errors import RegistryError
 from registry.records.rounds import HeadSignature
 
@@ -163,7 +164,7 @@ def write_private_key(file: Path, key: PrivateKey) -> None:
             opened.write(key.pem())
             opened.flush()
             os.fsync(opened.fileno())
-        _sync_folder(file.parent)
+        sync_to_disk(file.parent)
     except OSError as error:
         file.unlink(missing_ok=True)
         raise SiteKeyError(f"cannot write {file}: {error.strerror}") from error
@@ -173,7 +174,7 @@ def replace_private_key(file: Path, by: Path) -> None:
     """Put the key file ``by`` in the place of another one."""
     try:
         by.replace(file)
-        _sync_folder(file.parent)
+        sync_to_disk(file.parent)
     except OSError as error:
         raise SiteKeyError(f"cannot replace {file}: {error.strerror}") from error
 
@@ -191,11 +192,3 @@ def _read_private_file(file: Path) -> bytes:
             return opened.read(_MAX_BYTES)
     except OSError as error:
         raise SiteKeyError(f"cannot read {file}: {error.strerror}") from error
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -6,12 +6,12 @@ last read saw; all else is read again, also what it had seen. So a round reads t
 rows that changed, and never misses one. Numbers of transactions in rows are the
 lower half of the real ones and come again after 2^32: after a quarter of that, on
 another server, database or start of it, or with other resources, everything is
-read anew, and so it always is on SQLite.
+read again, and so it always is on SQLite.
 
 Rows of inventories and hosts are never deleted; retired hosts are left out.
 
 Whatever takes or gives back capacity writes the inventory of its host, by triggers, so what
-tenants hold is summed up anew on the hosts whose inventories were written. What arrives or
+tenants hold is summed up again on the hosts whose inventories were written. What arrives or
 leaves is held as well, but is no VM's place: few VMs move, and these are looked up each time.
 """
 
@@ -131,7 +131,7 @@ class KnownHosts:
     ) -> tuple[HostView, ...]:
         """Return all hosts as they are in this transaction, by name."""
         before, since = self._since, _read_position(connection, axis)
-        self._since = None  # a read that is cut short is begun anew
+        self._since = None  # a read that is cut short begins again
         if before is None or since is None or not before.can_extend(since):
             self._rows.clear()
             self._amounts.clear()
@@ -154,7 +154,7 @@ class KnownHosts:
         return self._by_name
 
     def _sort_views(self, changed: Set[UUID]) -> None:
-        """Update the hosts sorted by name; sort anew only if hosts were added or removed."""
+        """Update the hosts sorted by name; sort them again only if hosts were added or removed."""
         known = [key for key in changed if key in self._place]
         if all(
             key in self._views and self._views[key].name == self._by_name[self._place[key]].name
@@ -173,7 +173,7 @@ class KnownHosts:
         """Return the tenants' holdings, in the transaction of the last `read`."""
         if self._since is None or not self._keeps_holdings:
             return sum_holdings(connection, axis)
-        written, self._written = self._written, None  # cut short, all is summed up anew
+        written, self._written = self._written, None  # cut short, all is summed up again
         if written is None:
             self._held_on.clear()
             self._held.clear()
@@ -344,7 +344,7 @@ def _subtract_amounts(held: Sequence[int], amounts: Sequence[int]) -> tuple[int,
 
 
 def _differing_keys(one: Holdings, other: Holdings) -> list[str]:
-    """Return the tenants whose cached holdings differ from those summed up anew."""
+    """Return the tenants whose cached holdings differ from the sums of the database."""
     return sorted(str(key) for key in one.keys() | other.keys() if one.get(key) != other.get(key))
 
 

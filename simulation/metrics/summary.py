@@ -93,7 +93,7 @@ def _whole_host_vms(recorder: SeriesRecorder, engine: Engine) -> Mapping[str, in
     demand = engine.names.demand
     whole = ((demand >= largest) & (largest > 0)).any(axis=1)
     requested, placed, lost = recorder.kinds.rows[whole].sum(axis=0).tolist()
-    return {"asked": requested, "placed": placed - lost}
+    return {"requested": requested, "placed": placed - lost}
 
 
 def waits_of(recorder: SeriesRecorder) -> tuple[FloatArray, FloatArray]:

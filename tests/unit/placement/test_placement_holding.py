@@ -226,6 +226,23 @@ def test_many_gangs_that_are_due_share_a_tenth_of_the_hosts():
     assert len({host for _, host in rows}) == 4
 
 
+def test_a_due_gang_is_tried_again_with_the_hosts_for_gangs():
+    """Of 200 hosts two are for those who starve, and one of them is left for the gang."""
+    snapshot = a_crowd(
+        capacity=[(8, 8)] * 200,
+        free=[(1, 1)] * 200,
+        demand=[(8, 8)] * 2,
+        count=[1, 2],
+        min_count=[1, 2],
+        held=[(0, 0)] * 2,
+        age=[PATIENCE] * 2,
+    )
+
+    rows = hosts_to_reserve(snapshot, StarvationPatience())
+
+    assert [request for request, _ in rows] == [0, 1, 1]
+
+
 def test_a_gang_that_waits_for_held_hosts_keeps_single_vms_out_and_says_so():
     snapshot = a_crowd(demand=[(4, 4), (1, 1)], count=[2, 9], min_count=[2, 1])
 

@@ -79,6 +79,7 @@ def test_measures_by_size_weigh_vms_by_share_and_count_the_waits_of_all(tmp_path
     assert (summary["vms"]["placed"], summary["vms"]["given_up"]) == (3, 1)
     assert summary["placed_by_size"] == pytest.approx(1.5 / 3.5)
     assert summary["waiting_by_size_s"] == pytest.approx((110 / 4 + 50 + 10) / 3.5)
+    assert summary["whole_host_vms"] == {"requested": 2, "placed": 0}
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_end(spec: RunSpec, tmp_path: Path) -> None:
