@@ -274,7 +274,7 @@ def print_plan(session: Session, plan: Mapping[str, Any]) -> None:
         echo(str(plan["last_error"]))
     admitted = plan["admitted"]
     if admitted is not None:
-        echo(_admitted_hosts_text(admitted))
+        echo(_admitted_hosts_text(admitted, failed_moves=plan["failed"]))
     if not moves and not plan["not_moved"]:
         if admitted is None:
             echo(_no_moves_text(plan["before"]))
@@ -350,10 +350,19 @@ def _no_moves_text(before: Mapping[str, Any] | None) -> str:
     return f"no useful move; {vms} moved within FUGA_PLAN_REST_S, or could not, and were left alone"
 
 
-def _admitted_hosts_text(admitted: Mapping[str, Any]) -> str:
-    """Return a sentence that names the hosts with new room for a request's VMs."""
+def _admitted_hosts_text(admitted: Mapping[str, Any], *, failed_moves: int) -> str:
+    """Return a sentence that names the hosts with new room for a request's VMs.
+
+    After failed moves that room is not there: the sentence says what was intended.
+    """
     hosts = ", ".join(f"{each['count']} on {each['host']}" for each in admitted["hosts"])
-    parts = [f"lets in {hosts}"] if hosts else ["no moves let this request in"]
+    if not hosts:
+        parts = ["no moves let this request in"]
+    elif failed_moves:
+        failed = "1 of its moves" if failed_moves == 1 else f"{failed_moves} of its moves"
+        parts = [f"was to let in {hosts}", f"{failed} failed, so no room is kept for the request"]
+    else:
+        parts = [f"lets in {hosts}"]
     if admitted["still_waits"]:
         left = admitted["still_waits"]
         wait = "1 VM waits" if left["count"] == 1 else f"{left['count']} VMs wait"

@@ -403,10 +403,11 @@ function LetIn({ plan }: { plan: Plan }) {
   if (admitted === null) return null;
   const inTheWay = Object.entries(admitted.in_the_way ?? {}).map(([why, vms]) => `${vms} ${readable(why)}`);
   return (
-    <p class={`message ${admitted.still_waits ? "warn" : "good"}`}>
+    <p class={`message ${admitted.still_waits || plan.failed ? "warn" : "good"}`}>
       {admitted.hosts.length
-        ? `Lets in ${admitted.hosts.map((each) => `${each.count} on ${each.host}`).join(", ")}.`
+        ? `${plan.failed ? "Was to let in" : "Lets in"} ${admitted.hosts.map((each) => `${each.count} on ${each.host}`).join(", ")}.`
         : "No moves let this request in."}
+      {admitted.hosts.length > 0 && plan.failed > 0 && ` ${plan.failed} of its moves failed, so no room is kept for the request.`}
       {admitted.still_waits && ` ${count(admitted.still_waits.count, "VM")} wait as before: ${readable(admitted.still_waits.reason)}.`}
       {inTheWay.length > 0 && ` VMs on the hosts where it could be: ${inTheWay.join(", ")}.`}
     </p>

@@ -83,14 +83,8 @@ def test_a_request_that_no_moves_let_in_is_told_what_stands_in_its_way(
     fuga: Fuga,  # noqa: F811
 ) -> None:
     admitted = {"hosts": [], "still_waits": {"count": 1, "reason": "no_room"}}
-    plan = {
-        "id": PLAN_ID,
-        "kind": "room",
-        "state": "done",
-        "last_error": None,
-        "not_moved": [],
-        "admitted": {**admitted, "in_the_way": {"label": 2, "no_eligible_host": 3}},
-    }
+    stand = {"label": 2, "no_eligible_host": 3}
+    plan = a_plan(kind="room", admitted={**admitted, "in_the_way": stand})
     api.on("GET", f"/v1/plans/{PLAN_ID}", plan, {**plan, "admitted": admitted})
     api.on("GET", f"/v1/plans/{PLAN_ID}/moves", {"items": []})
 
@@ -99,6 +93,21 @@ def test_a_request_that_no_moves_let_in_is_told_what_stands_in_its_way(
         " where it could be, 2 may not move by their label, 3 may use no other host\n"
     ) in fuga("plan", "show", PLAN_ID).out
     assert fuga("plan", "show", PLAN_ID).out.endswith("as before (no room)\n")
+
+
+def test_a_plan_whose_moves_failed_keeps_no_room_and_says_so(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+) -> None:
+    admitted = {"hosts": [{"host": "kvm-2", "count": 1}], "still_waits": None}
+    plan = a_plan(kind="room", admitted=admitted, moves=1, ended=1)
+    api.on("GET", f"/v1/plans/{PLAN_ID}", plan, {**plan, "failed": 1})
+    api.on("GET", f"/v1/plans/{PLAN_ID}/moves", {"items": []})
+
+    assert "lets in 1 on kvm-2\n" in fuga("plan", "show", PLAN_ID).out
+    assert (
+        "was to let in 1 on kvm-2; 1 of its moves failed, so no room is kept for the request\n"
+    ) in fuga("plan", "show", PLAN_ID).out
 
 
 def test_no_useful_move_says_that_vms_rest_and_waves_count_from_one(
