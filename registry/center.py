@@ -55,13 +55,13 @@ from registry.requests.requests import Requests
 from registry.requests.vm_groups import VmGroups
 from registry.requests.vms import Vms
 from registry.reservations.reservations import Reservations
+from registry.rounds.cluster_queries import ClusterQueries
 from registry.rounds.hash_chain import RoundProofs
 from registry.rounds.leases import Leases
 from registry.rounds.rounds import Rounds
 from registry.rounds.shadows import Shadows
 from registry.rounds.site_keys import SiteKeys
 from registry.rounds.slot_loop import SlotLoopSwitch
-from registry.rounds.views import Views
 from registry.tasks.assignments import Assignments
 from registry.tasks.fencing import Fencing
 from registry.tasks.image_copies import ImageCopyTasks
@@ -130,7 +130,7 @@ class Registry:
         self.rounds = Rounds(database)
         self.round_proofs = RoundProofs(database)
         self.site_keys = SiteKeys(database)
-        self.views = Views(database)
+        self.cluster_queries = ClusterQueries(database)
         self.shadows = Shadows(database)
         self.usage = UsageSums(database)
         self.retention = Retention(database)

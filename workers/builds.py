@@ -43,7 +43,7 @@ from workers import removals
 from workers.context import TaskOutcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import DomainConflictError, HostBusyError, StoppingError
-from workers.network_filters import HostNetworks, network_guard
+from workers.network_guard import HostNetworks, network_guard
 from workers.seed import reads_seed, seed_content
 
 log: Final = structlog.get_logger(__name__)

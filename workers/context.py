@@ -16,7 +16,7 @@ from registry.tasks import Claim, Due, Leftover
 from workers.console_threads import ConsoleThreads
 from workers.errors import StoppingError
 from workers.host_limits import HostLimits
-from workers.network_filters import HostNetworks
+from workers.network_guard import HostNetworks
 
 
 class TaskOutcome(StrEnum):
@@ -86,11 +86,11 @@ class WorkerContext:
         ):
             self.send(due)
 
-    def send_next_moves(self) -> None:
+    def mark_next_moves_sent(self) -> None:
         """Send moves of VMs that are possible now that one has ended, between any hosts."""
         if self.send is None or self.stopping.is_set():
             return
-        for due in self.registry.move_steps.send_next_moves(self.moves.limits):
+        for due in self.registry.move_steps.mark_next_moves_sent(self.moves.limits):
             self.send(due)
 
     def extend_claim(self, claim: Claim) -> None:

@@ -82,7 +82,7 @@ def move_vm(move_id: UUID, context: WorkerContext) -> TaskOutcome:
         except (HostBusyError, StoppingError):
             outcome = _return_move_claim(step, context, None)
         log.info("move_ended", outcome=outcome, kind=step.kind)
-    context.send_next_moves()  # first, so that an ended move does not delay others
+    context.mark_next_moves_sent()  # first, so that an ended move does not delay others
     if outcome is TaskOutcome.DONE:
         context.send_next_on_host(step.from_host.id)
     return outcome

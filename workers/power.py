@@ -19,7 +19,7 @@ from registry.tasks import PowerStep
 from workers.context import TaskOutcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import HostBusyError, StoppingError
-from workers.network_filters import network_guard
+from workers.network_guard import network_guard
 
 log: Final = structlog.get_logger(__name__)
 

@@ -12,7 +12,7 @@ from registry.moves import MoveLimits
 from registry.tasks import WorkQueue
 from service.settings import SharedSettings
 from workers.context import MoveOptions
-from workers.network_filters import HostNetworks, merge_networks
+from workers.network_guard import HostNetworks, merge_networks
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 #: Each port costs two rules per interface and server.

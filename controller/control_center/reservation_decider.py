@@ -77,7 +77,7 @@ class ReservationDecider:
 
     def _decide_reservation(self, reservation: Reservation) -> ReservationDecision | None:
         """Return the decision; None if the process failed and another attempt follows."""
-        view = self._registry.views.forecast_inputs()
+        view = self._registry.cluster_queries.forecast_inputs()
         standing = self._registry.reservations.list_accepted()
         try:
             judged = self._process.judge_reservation(

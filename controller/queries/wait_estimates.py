@@ -138,8 +138,8 @@ class WaitingTimes:
         began = time.monotonic()
         at, estimates, why = None, None, None
         try:
-            if self._registry.views.can_forecast():
-                view = self._registry.views.forecast_inputs()
+            if self._registry.cluster_queries.can_forecast():
+                view = self._registry.cluster_queries.forecast_inputs()
                 at, why = view.cluster.now, unavailable_reason(view)
                 if why is None:
                     estimates = self._compute_estimates(view)

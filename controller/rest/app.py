@@ -21,7 +21,7 @@ from controller.queries.wait_estimates import WaitingTimes
 from controller.rest import health
 from controller.rest.dependencies import LOGIN_LIFE_S, Services
 from controller.rest.login import routes as login
-from controller.rest.login.identity_provider import Provider
+from controller.rest.login.identity_provider import IdentityProvider
 from controller.rest.metrics import HttpMetrics, watch_streams
 from controller.rest.metrics import router as metrics_router
 from controller.rest.middleware.access_log import AccessLog
@@ -95,7 +95,7 @@ def create_app(
     default_image: str | None = None,
     operator_token_ttl_s: int | None = None,
     login_life_s: int = LOGIN_LIFE_S,
-    provider: Provider | None = None,
+    provider: IdentityProvider | None = None,
     over_quota: OverQuota = "refuse",
     host_naming: HostNaming = "own",
     shutdown_timeout_s: int = SHUTDOWN_TIMEOUT_S,
@@ -132,7 +132,7 @@ def create_app(
         Default lifetime of operators' tokens; None: unlimited.
     login_life_s : int
         Lifetime of tokens that a login creates.
-    provider : Provider, optional
+    provider : IdentityProvider, optional
         The OpenID Connect provider for logins.
     over_quota : OverQuota
         Default handling of requests above a quota.

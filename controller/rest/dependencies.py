@@ -14,7 +14,7 @@ from controller.fork_server.children import StartChild
 from controller.host_aliases import HostNames, Viewer
 from controller.queries.wait_estimates import WaitingTimes
 from controller.rest.call_batches import CallBatcher
-from controller.rest.login.identity_provider import Provider
+from controller.rest.login.identity_provider import IdentityProvider
 from controller.rest.middleware.callers import caller_of
 from controller.rest.schemas.operations import Readiness, SiteKeys
 from controller.rest.streams import EventFeed, StreamPermits
@@ -74,7 +74,7 @@ class Services:
     default_image: str | None = None
     operator_token_ttl_s: int | None = None  #: default lifetime; None: unlimited
     login_life_s: int = LOGIN_LIFE_S
-    provider: Provider | None = None  #: the OpenID Connect provider, if people log in by one
+    provider: IdentityProvider | None = None  #: of OpenID Connect, if people log in by one
     host_reserved: Mapping[str, int] = field(default_factory=dict)
     default_quota: Mapping[str, int] = field(default_factory=dict)
     settings: tuple[SettingInForce, ...] = ()  #: settings of this process, for operators

@@ -24,12 +24,12 @@ from controller.fork_server.client import ForkServer
 from controller.plans.plan_inputs import build_move_limits
 from controller.policies import check_policies
 from controller.rest.app import build_what_if_executor, create_app
-from controller.rest.login.identity_provider import Provider, ProviderSettings
+from controller.rest.login.identity_provider import IdentityProvider, ProviderSettings
 from controller.rest.metrics import refusal_counter
 from controller.rest.middleware.connection_limits import (
     LimitedListener,
     ServingLoop,
-    build_bounds,
+    build_limits,
     raise_file_limit,
 )
 from controller.rest.middleware.log_throttle import throttle_library_logs
@@ -141,13 +141,13 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
             stack.callback(app.state.refusals.flush)
             stack.callback(app.state.services.what_ifs.close)
             server = bounded_server(app, trusted_proxies=settings.trusted_proxies, limits=limits)
-            bounds = build_bounds(
+            connection_limits = build_limits(
                 settings.api_connections,
                 settings.api_connections_per_address,
                 settings.trusted_proxies,
                 files=files,
             )
-            listener.set_bounds(bounds, refusal_counter(metrics))
+            listener.set_limits(connection_limits, refusal_counter(metrics))
             if certificate is not None and context is not None:
                 server.config.load()
                 server.config.ssl = context
@@ -199,7 +199,7 @@ def build_rate_limits(settings: ControllerSettings) -> RateLimits:
     )
 
 
-def build_provider(settings: ControllerSettings) -> Provider | None:
+def build_identity_provider(settings: ControllerSettings) -> IdentityProvider | None:
     """Return the client of the OpenID Connect provider in the settings, or None."""
     if settings.oidc_issuer is None or settings.oidc_client_id is None:
         return None
@@ -214,7 +214,7 @@ def build_provider(settings: ControllerSettings) -> Provider | None:
         ca=settings.oidc_ca,
     )
     try:
-        return Provider(found)
+        return IdentityProvider(found)
     except OSError as error:
         raise SettingsError(
             f"FUGA_OIDC_CA: cannot read certificates from {settings.oidc_ca}: {error}"
@@ -257,7 +257,7 @@ def _create_application(
         host_naming=settings.host_names,
         operator_token_ttl_s=settings.operator_token_ttl_s,
         login_life_s=settings.login_hours * 3600,
-        provider=build_provider(settings),
+        provider=build_identity_provider(settings),
         shutdown_timeout_s=settings.shutdown_timeout_s,
         image_store=settings.resolved_image_store(),
         image_urls=settings.image_urls,

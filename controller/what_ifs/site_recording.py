@@ -29,7 +29,7 @@ def record_site(
         decided = DecidedRounds(
             **decision_from_round(registry.history.last_decision(since, now), job["otherwise"])
         )
-        ahead = registry.views.forecast_inputs()
+        ahead = registry.cluster_queries.forecast_inputs()
         with (
             registry.history.read_period(since, now) as window,
             registry.history.read_period(now, now) as present,

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import libvirt
 
 from hypervisor import wire
-from hypervisor.child import disks, filters, inspection, moved_domains, serial_logs, snapshots
+from hypervisor.child import disks, filters, inspection, migrating_domains, serial_logs, snapshots
 from hypervisor.child.background_calls import FileQuery
 from hypervisor.child.backing_chains import HostFiles, file_name, is_vm_disk
 from hypervisor.child.connect import open_host
@@ -246,7 +246,7 @@ class LibvirtHost:
 
     def _resume_domain(self, conn: libvirt.virConnect, vm_id: str) -> None:
         domain = _require_domain(conn, "resume", vm_id)
-        moved_domains.refuse_if_moving("resume", domain)
+        migrating_domains.refuse_if_moving("resume", domain)
         while True:
             state, reason = domain.state()
             starting = reason == libvirt.VIR_DOMAIN_PAUSED_STARTING_UP
@@ -267,7 +267,7 @@ class LibvirtHost:
         if conn.getType() == "TEST":
             domain.shutdown()
             return
-        moved_domains.refuse_if_moving("shut_down", domain)
+        migrating_domains.refuse_if_moving("shut_down", domain)
         try:
             # Not by the guest agent: it may be missing, and a call to it may hang.
             domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
@@ -284,7 +284,7 @@ class LibvirtHost:
         domain = _domain_in_run(conn, vm_id, run)
         if domain is None:
             raise OperationFailedError("reset", f"domain {vm_id} is off or was restarted")
-        moved_domains.refuse_if_moving("reset", domain)
+        migrating_domains.refuse_if_moving("reset", domain)
         domain.reset(0)
         if domain_state(domain.state()[0]) is DomainState.PAUSED:
             domain.resume()
@@ -312,7 +312,7 @@ class LibvirtHost:
         domain = _look_up_domain(conn, vm_id)
         began = time.monotonic()
         while domain is not None and _is_moving_away(domain):
-            moved_domains.abort_move(domain, since=began)
+            migrating_domains.abort_move(domain, since=began)
             if time.monotonic() > began + _ABORT_S:
                 raise OperationFailedError("abort_move", f"the move of {vm_id} does not end")
             time.sleep(_STARTING_POLL_S)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import libvirt
 
-from hypervisor.child import disks, filters, moved_domains, shared_pools
+from hypervisor.child import disks, filters, migrating_domains, shared_pools
 from hypervisor.child.move_hosts import MoveHosts
 from hypervisor.errors import HostUnreachableError, MoveHangsError, OperationFailedError
 from hypervisor.move_model import MigrationProgress, MoveResult, MoveSpec
@@ -178,7 +178,7 @@ class _LiveMove:
                 hangs.check(self._last, watched)
                 self._wait_for_event(call)
             else:
-                moved_domains.abort_move(watched, since=aborted_at)
+                migrating_domains.abort_move(watched, since=aborted_at)
                 call.join(_ABORT_EVERY_S)
         return why
 
@@ -224,7 +224,7 @@ class _HangDetector:
         if waited_s < min(most_s, _STANDSTILL_S):
             return
         try:
-            stands_still = moved_domains.is_paused_by_move(guest)
+            stands_still = migrating_domains.is_paused_by_move(guest)
         except libvirt.libvirtError:  # the connection check reports that
             return
         if stands_still or waited_s >= most_s:

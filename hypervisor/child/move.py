@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import IO, Any
 
 from hypervisor import wire
-from hypervisor.child import cold_moves, filters, live_moves, move_checks, moved_domains
+from hypervisor.child import cold_moves, filters, live_moves, migrating_domains, move_checks
 from hypervisor.child.driver import start_event_loop
 from hypervisor.child.move_hosts import MoveHosts
 from hypervisor.credential import CREDENTIAL_VARIABLE, DESTINATION_VARIABLE, Credential
@@ -73,7 +73,7 @@ class MoveOperations:
 
     def _withdraw_move(self, spec: Mapping[str, Any]) -> bool:
         """Undo a hung move; return whether the guest runs only at the source."""
-        return moved_domains.withdraw_move(self._hosts, wire.decode_move_spec(spec))
+        return migrating_domains.withdraw_move(self._hosts, wire.decode_move_spec(spec))
 
     def _move_stopped_vm(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
         """Copy the disk of a stopped VM, and return the result for the parent."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import libvirt
 
-from hypervisor.child import filters, inspection, moved_domains, serial_logs, snapshots
+from hypervisor.child import filters, inspection, migrating_domains, serial_logs, snapshots
 from hypervisor.child.background_calls import BackgroundCall
 from hypervisor.child.idle_connections import IdleConnections
 from hypervisor.child.pool_watch import OtherVolumes, Place, PoolWatch, SeenPool, SilentPool
@@ -375,7 +375,7 @@ def _host_domain(
         run=None if domain.ID() == -1 else domain.ID(),
         off_reason=_OFF_REASONS.get(domain.state()[1]) if off else None,
         filtered=None if conn.getType() == "TEST" else parsed.filtered,
-        paused_by_move=state is DomainState.PAUSED and moved_domains.is_paused_by_move(domain),
+        paused_by_move=state is DomainState.PAUSED and migrating_domains.is_paused_by_move(domain),
     )
 
 

@@ -39,7 +39,7 @@ from registry.moves.obstacles import MOVES_LABEL
 from registry.records.moves import MoveClaim, MoveLimits, MoveProgress, MoveStep
 from registry.records.work import Claim, Due
 from registry.tasks.assignments import SELECT, to_build
-from registry.tasks.next_moves import send_next_moves
+from registry.tasks.next_moves import mark_next_moves_sent
 from registry.tasks.queues import MOVE_VM
 
 _OPEN: Final = [state.value for state in OPEN_MOVES]
@@ -99,10 +99,10 @@ class MoveSteps:
             return _to_move_step(connection, move, vm, token, kind=kind, begun=begun)
 
     @retry_on_rollback
-    def send_next_moves(self, limits: MoveLimits) -> tuple[Due, ...]:
+    def mark_next_moves_sent(self, limits: MoveLimits) -> tuple[Due, ...]:
         """Return the moves that can begin after another has ended, and mark them as sent."""
         with self._database.write() as connection:
-            found = send_next_moves(connection, limits, now=db_now(connection))
+            found = mark_next_moves_sent(connection, limits, now=db_now(connection))
             return tuple(Due(task=MOVE_VM, id=key) for key in found)
 
     @retry_on_rollback

@@ -76,7 +76,9 @@ def waiting_moves() -> Select[Any]:
     )
 
 
-def send_next_moves(connection: Connection, limits: MoveLimits, *, now: datetime) -> Sequence[UUID]:
+def mark_next_moves_sent(
+    connection: Connection, limits: MoveLimits, *, now: datetime
+) -> Sequence[UUID]:
     """Mark the waiting moves that can begin now as sent, and return them.
 
     Moves sent only a moment ago are included: a worker drops the message of a move without room,

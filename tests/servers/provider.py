@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from controller.oidc_mapping import OidcRule
-from controller.rest.login.identity_provider import Provider, ProviderSettings
+from controller.rest.login.identity_provider import IdentityProvider, ProviderSettings
 from tests.servers import provider_app
 from tests.servers.provider_app import PASSWORD
 
@@ -40,9 +40,9 @@ def a_provider(folder: Path) -> Iterator[str]:
         process.wait()
 
 
-def provider_at(issuer: str, *, client_secret: str | None = None) -> Provider:
+def provider_at(issuer: str, *, client_secret: str | None = None) -> IdentityProvider:
     """Return how an API knows it."""
-    return Provider(
+    return IdentityProvider(
         ProviderSettings(
             issuer=issuer,
             client_id="fuga" if client_secret is None else "fuga-api",

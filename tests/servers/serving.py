@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from fastapi import FastAPI
 
-from controller.rest.middleware.connection_limits import UNBOUNDED, Bounds
+from controller.rest.middleware.connection_limits import UNLIMITED, ConnectionLimits
 from controller.rest.middleware.protocol import Deadlines
 from controller.rest.middleware.rate_limits import RateLimits
 from controller.rest.server import DEADLINES, bounded_server, open_listener
@@ -20,7 +20,7 @@ def served(
     app: FastAPI,
     *,
     deadlines: Deadlines = DEADLINES,
-    bounds: Bounds = UNBOUNDED,
+    connections: ConnectionLimits = UNLIMITED,
     tls: ssl.SSLContext | None = None,
     listen: str = "127.0.0.1:0",
     trusted_proxies: Collection[str] = (),
@@ -28,7 +28,7 @@ def served(
 ) -> Iterator[str]:
     """Serve until the block ends; gives the URL."""
     listener = open_listener(listen)
-    listener.set_bounds(bounds)
+    listener.set_limits(connections)
     server = bounded_server(
         app, trusted_proxies=trusted_proxies, deadlines=deadlines, limits=limits
     )

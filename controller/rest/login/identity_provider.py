@@ -74,7 +74,7 @@ class _CachedDocument:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Provider:
+class IdentityProvider:
     """The provider's client, for one event loop at a time."""
 
     def __init__(

@@ -54,13 +54,13 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class ConnectionLimits:
     """Limits on the connections of one API process."""
 
     in_all: int
     per_address: int
     #: Proxies speak for many callers, so only the total limits them.
-    unbounded: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()
+    unlimited: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()
 
 
 #: Share of all connections that one /48 of IPv6 may hold: it contains 65,536 networks.
@@ -69,7 +69,7 @@ _OF_ONE_SITE: Final = 0.75
 _FOR_NEW_ADDRESSES: Final = 0.05
 #: Number of networks with most connections that are searched for an idle one.
 _SEARCHED: Final = 8
-UNBOUNDED: Final = Bounds(in_all=sys.maxsize, per_address=sys.maxsize)
+UNLIMITED: Final = ConnectionLimits(in_all=sys.maxsize, per_address=sys.maxsize)
 
 
 class LimitedListener(socket.socket):
@@ -79,9 +79,9 @@ class LimitedListener(socket.socket):
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
-        self._bounds = UNBOUNDED
+        self._limits = UNLIMITED
         self._refused: Callable[[str], None] = lambda _reason: None
-        self._unbounded: dict[str, bool] = {}  #: by address; parsing is slow
+        self._unlimited: dict[str, bool] = {}  #: by address; parsing is slow
         self._open = 0
         self._of_addresses: Counter[str] = Counter()
         self._connections: dict[str, weakref.WeakSet[CountedConnection]] = {}  #: by network
@@ -92,13 +92,15 @@ class LimitedListener(socket.socket):
         self._turn_ended_at = float("-inf")
         self._arrivals = Buckets(Rate(per_s=sys.maxsize, burst=sys.maxsize))
 
-    def set_bounds(self, bounds: Bounds, refused: Callable[[str], None] | None = None) -> None:
+    def set_limits(
+        self, limits: ConnectionLimits, refused: Callable[[str], None] | None = None
+    ) -> None:
         """Set the limits, and the function that is called with the reason of each refusal."""
-        self._bounds = bounds
-        self._unbounded.clear()
+        self._limits = limits
+        self._unlimited.clear()
         self._refused = refused or self._refused
         # A caller that connects and closes at once counts as one that stays.
-        rate = Rate(per_s=bounds.per_address, burst=2 * bounds.per_address)
+        rate = Rate(per_s=limits.per_address, burst=2 * limits.per_address)
         self._arrivals = Buckets(rate)
 
     def accept(self) -> tuple[socket.socket, Any]:
@@ -144,19 +146,19 @@ class LimitedListener(socket.socket):
     @property
     def is_crowded(self) -> bool:
         """Whether half of the connections that the process may have are open."""
-        return 2 * self._open > self._bounds.in_all
+        return 2 * self._open > self._limits.in_all
 
     def _reason_to_refuse(self, address: Any) -> str | None:
         """Return why a connection of an address is refused; None if it is within the limits."""
         key = network_of(str(address[0]))
-        if self._is_unbounded(address):
+        if self._is_unlimited(address):
             return (
                 None if self._has_room(0) or self._close_idle_connection(()) else "too many in all"
             )
-        if self._of_addresses[key] >= self._bounds.per_address:
+        if self._of_addresses[key] >= self._limits.per_address:
             return "too many of one address"
         site = site_of(str(address[0]))
-        if site is not None and self._of_addresses[site] >= self._bounds.in_all * _OF_ONE_SITE:
+        if site is not None and self._of_addresses[site] >= self._limits.in_all * _OF_ONE_SITE:
             return "too many of one network"
         if self._arrivals.take(key):
             return "too often from one address"
@@ -167,8 +169,8 @@ class LimitedListener(socket.socket):
 
     def _has_room(self, held: int) -> bool:
         """Return whether an address that holds this many connections may have one more."""
-        kept = int(self._bounds.in_all * _FOR_NEW_ADDRESSES) if held else 0
-        return self._open < self._bounds.in_all - kept
+        kept = int(self._limits.in_all * _FOR_NEW_ADDRESSES) if held else 0
+        return self._open < self._limits.in_all - kept
 
     def _close_idle_connection(self, keys: tuple[str, ...]) -> bool:
         """Close the longest idle connection of the address that holds most.
@@ -206,16 +208,16 @@ class LimitedListener(socket.socket):
         has = self._of_addresses[newcomer[level]]
         return self._of_addresses[holder[level]] > has + (has > 0)
 
-    def _is_unbounded(self, address: Any) -> bool:
+    def _is_unlimited(self, address: Any) -> bool:
         """Return whether an address is a trusted proxy's, which has no limit of its own."""
         key = str(address[0])
-        known = self._unbounded.get(key)
+        known = self._unlimited.get(key)
         if known is None:
-            if len(self._unbounded) >= MAX_KEYS:
-                self._unbounded.clear()
+            if len(self._unlimited) >= MAX_KEYS:
+                self._unlimited.clear()
             found = ipaddress.ip_address(key.partition("%")[0])
-            known = any(found in network for network in self._bounds.unbounded)
-            self._unbounded[key] = known
+            known = any(found in network for network in self._limits.unlimited)
+            self._unlimited[key] = known
         return known
 
     def _count_connection(self, connection: socket.socket, address: Any) -> socket.socket:
@@ -227,7 +229,7 @@ class LimitedListener(socket.socket):
         counted.keys = (network,) if site is None else (network, site)
         self._open += 1
         self._of_addresses.update(counted.keys)
-        if not self._is_unbounded(address):  # those of proxies are never closed for others
+        if not self._is_unlimited(address):  # those of proxies are never closed for others
             self._connections.setdefault(network, weakref.WeakSet()).add(counted)
             counted.mark_idle()
             counted.is_crowded = lambda: self.is_crowded
@@ -312,9 +314,9 @@ def raise_file_limit() -> int:
     return wanted
 
 
-def build_bounds(
+def build_limits(
     in_all: int, per_address: int, trusted_proxies: Collection[str], *, files: int
-) -> Bounds:
+) -> ConnectionLimits:
     """Return the connection limits of the settings, or lower ones if fewer files may be open."""
     room = files - RESERVED_FILES if files > 2 * RESERVED_FILES else files // 2
     if room < in_all:
@@ -324,7 +326,9 @@ def build_bounds(
     ]
     if "*" in trusted_proxies:
         networks += [ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0")]
-    return Bounds(in_all=min(in_all, room), per_address=per_address, unbounded=tuple(networks))
+    return ConnectionLimits(
+        in_all=min(in_all, room), per_address=per_address, unlimited=tuple(networks)
+    )
 
 
 def _is_network(text: str) -> bool:

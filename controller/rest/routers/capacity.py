@@ -39,7 +39,7 @@ def show_capacity(
     tenant = caller.tenant_to_list(query.tenant, services.registry)
     reckon = services.turns.take(caller.scope)
     try:
-        view = services.registry.views.capacity(
+        view = services.registry.cluster_queries.capacity(
             query.vm_type, tenant=tenant, rules=rules, with_waiting=reckon
         )
         found = capacity_left(

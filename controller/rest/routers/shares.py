@@ -42,7 +42,7 @@ def shares_batches(registry: Registry) -> CallBatcher[str | None, bytes]:
     """
 
     def render_shares(callers: Sequence[str | None]) -> Sequence[bytes]:
-        found = tenant_shares(registry.views.accounts())
+        found = tenant_shares(registry.cluster_queries.accounts())
         sums = {
             whose: _ADAPTER.dump_json(
                 {"items": found if whose is None else redact_shares(found, whose)}

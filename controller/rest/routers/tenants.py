@@ -68,7 +68,7 @@ def admit_tenant(
     values = body.model_dump() | {"actor": caller.actor, "default_quota": default_quota}
     if query.dry_run:
         with _unknown_group_in_body():
-            before, after = services.registry.views.preview_add(**values)
+            before, after = services.registry.cluster_queries.preview_add(**values)
         content = Effects(tenants=list(share_effects(before, after))).model_dump_json()
         return Response(content, media_type=JSON_TYPE)
 
@@ -98,7 +98,9 @@ def change_tenant(
     with _unknown_group_in_body():
         if not query.dry_run:
             return registry.tenants.update(name, weight=weight, move=move, actor=actor)
-        before, after = registry.views.preview_update(name, weight=weight, move=move, actor=actor)
+        before, after = registry.cluster_queries.preview_update(
+            name, weight=weight, move=move, actor=actor
+        )
     return Effects(tenants=list(share_effects(before, after)))
 
 

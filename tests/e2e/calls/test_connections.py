@@ -20,10 +20,10 @@ import structlog
 
 from controller.rest.middleware import connection_limits
 from controller.rest.middleware.connection_limits import (
-    Bounds,
+    ConnectionLimits,
     CountedConnection,
     LimitedListener,
-    build_bounds,
+    build_limits,
 )
 from controller.rest.middleware.log_throttle import ThrottlingFilter
 from controller.rest.server import open_listener
@@ -44,8 +44,8 @@ pytestmark = pytest.mark.sqlite
 
 @ON_ANY_DATABASE
 def test_one_address_gets_so_many_connections_and_others_are_served(api: Api):
-    bounds = Bounds(in_all=1000, per_address=20)
-    with served(api.app, deadlines=ALL_LONG, bounds=bounds) as url, ExitStack() as stack:
+    limits = ConnectionLimits(in_all=1000, per_address=20)
+    with served(api.app, deadlines=ALL_LONG, connections=limits) as url, ExitStack() as stack:
         half = [stack.enter_context(connected(url, "127.0.0.2")) for _ in range(20)]
         for each in half:
             each.sendall(b"GET /healthz HTTP/1.1\r\n")
@@ -61,8 +61,8 @@ def test_one_address_gets_so_many_connections_and_others_are_served(api: Api):
 
 @ON_ANY_DATABASE
 def test_where_ipv6_is_listened_on_addresses_of_ipv4_are_told_apart(api: Api):
-    bounds = Bounds(in_all=1000, per_address=2)
-    listening = served(api.app, deadlines=ALL_LONG, bounds=bounds, listen="[::]:0")
+    limits = ConnectionLimits(in_all=1000, per_address=2)
+    listening = served(api.app, deadlines=ALL_LONG, connections=limits, listen="[::]:0")
     with listening as url, ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(connected(url, "127.0.0.2"))
@@ -73,13 +73,13 @@ def test_where_ipv6_is_listened_on_addresses_of_ipv4_are_told_apart(api: Api):
 
 @ON_ANY_DATABASE
 def test_where_ipv6_is_listened_on_a_proxy_is_known_by_its_ipv4_address(api: Api):
-    bounds = build_bounds(100, 2, ["127.0.0.2"], files=4096)
+    limits = build_limits(100, 2, ["127.0.0.2"], files=4096)
     head = b"PATCH /v1/requests HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 192.0.2.7\r\n"
     with (
         served(
             api.app,
             deadlines=ALL_LONG,
-            bounds=bounds,
+            connections=limits,
             listen="[::]:0",
             trusted_proxies=["127.0.0.2"],
         ) as url,
@@ -125,7 +125,7 @@ class Flooded(Calling):
 def test_refusing_takes_no_longer_than_the_calls_under_way(others_s, refused_in_a_turn):
     refused: list[str] = []
     with Flooded(socket.AF_INET6) as listener:
-        listener.set_bounds(Bounds(in_all=100, per_address=0), refused.append)
+        listener.set_limits(ConnectionLimits(in_all=100, per_address=0), refused.append)
         for _ in range(3):
             refused.clear()
             with pytest.raises(BlockingIOError):
@@ -139,7 +139,7 @@ def test_refusing_takes_no_longer_than_the_calls_under_way(others_s, refused_in_
 def test_one_site_of_ipv6_leaves_connections_to_others(api: Api):
     refused: list[str] = []
     with Calling(socket.AF_INET6) as listener, ExitStack() as stack:
-        listener.set_bounds(Bounds(in_all=100, per_address=20), refused.append)
+        listener.set_limits(ConnectionLimits(in_all=100, per_address=20), refused.append)
         one_site = (f"2001:db8:7:{network:x}::1" for network in range(200))
         listener.addresses = chain(one_site, ["2001:db8:8::1", "192.0.2.1"])
         accepted: list[str] = []
@@ -163,10 +163,10 @@ def test_one_site_of_ipv6_leaves_connections_to_others(api: Api):
 def test_when_all_are_taken_the_longest_waiting_of_the_largest_holder_gives_way(
     api: Api, tmp_path: Path, over_tls: bool, sent: bytes
 ):
-    bounds = Bounds(in_all=20, per_address=6)
+    limits = ConnectionLimits(in_all=20, per_address=6)
     server, client = two_ends(tmp_path) if over_tls else (None, None)
     with (
-        served(api.app, deadlines=ALL_LONG, bounds=bounds, tls=server) as url,
+        served(api.app, deadlines=ALL_LONG, connections=limits, tls=server) as url,
         ExitStack() as stack,
     ):
 
@@ -224,7 +224,7 @@ def refused_by(listener: Full, address: str) -> bool:
 
 def test_a_caller_under_way_gives_way_to_nobody():
     with Full(socket.AF_INET6) as listener, ExitStack() as stack:
-        listener.set_bounds(Bounds(in_all=20, per_address=20))
+        listener.set_limits(ConnectionLimits(in_all=20, per_address=20))
         working = [stack.enter_context(listener.take("192.0.2.1")) for _ in range(19)]
         for each in working:
             each.mark_busy()
@@ -238,7 +238,7 @@ def test_a_caller_under_way_gives_way_to_nobody():
 
 def test_some_connections_are_kept_for_addresses_without_one():
     with Full(socket.AF_INET6) as listener, ExitStack() as stack:
-        listener.set_bounds(Bounds(in_all=40, per_address=40))
+        listener.set_limits(ConnectionLimits(in_all=40, per_address=40))
         for each in [stack.enter_context(listener.take("192.0.2.1")) for _ in range(38)]:
             each.mark_busy()
 
@@ -259,7 +259,7 @@ def test_some_connections_are_kept_for_addresses_without_one():
 )
 def test_many_addresses_with_one_connection_each_keep_no_newcomer_out(others: list[str]):
     with Full(socket.AF_INET6) as listener, ExitStack() as stack:
-        listener.set_bounds(Bounds(in_all=40, per_address=4))
+        listener.set_limits(ConnectionLimits(in_all=40, per_address=4))
         for address in others:
             stack.enter_context(listener.take(address))
 
@@ -273,8 +273,8 @@ def test_idle_connections_close_sooner_while_half_of_all_are_taken(
     api: Api, others: int, stays: bool
 ):
     deadlines = replace(ALL_LONG, crowded_idle_s=0.05)
-    bounds = Bounds(in_all=20, per_address=20)
-    with served(api.app, deadlines=deadlines, bounds=bounds) as url, ExitStack() as stack:
+    limits = ConnectionLimits(in_all=20, per_address=20)
+    with served(api.app, deadlines=deadlines, connections=limits) as url, ExitStack() as stack:
         for _ in range(others):
             stack.enter_context(connected(url, "127.0.0.2"))
         idle = stack.enter_context(connected(url))
@@ -295,7 +295,10 @@ def test_half_a_handshake_is_counted_and_ends(api: Api, monkeypatch: pytest.Monk
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with (
         served(
-            api.app, deadlines=ALL_LONG, bounds=Bounds(in_all=1, per_address=1), tls=context
+            api.app,
+            deadlines=ALL_LONG,
+            connections=ConnectionLimits(in_all=1, per_address=1),
+            tls=context,
         ) as url,
         connected(url) as half,
     ):
@@ -307,8 +310,8 @@ def test_half_a_handshake_is_counted_and_ends(api: Api, monkeypatch: pytest.Monk
 
 @ON_ANY_DATABASE
 def test_a_proxy_that_is_trusted_speaks_for_many(api: Api):
-    bounds = build_bounds(100, 2, ["127.0.0.2", "192.0.2.0/24"], files=4096)
-    with served(api.app, deadlines=ALL_LONG, bounds=bounds) as url, ExitStack() as stack:
+    limits = build_limits(100, 2, ["127.0.0.2", "192.0.2.0/24"], files=4096)
+    with served(api.app, deadlines=ALL_LONG, connections=limits) as url, ExitStack() as stack:
         for _ in range(10):
             kept = stack.enter_context(connected(url, "127.0.0.2"))
             kept.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -319,7 +322,7 @@ def test_a_proxy_that_is_trusted_speaks_for_many(api: Api):
     ("files", "in_all"), [(1_048_576, 1000), (1024, 768), (512, 256), (100, 50)]
 )
 def test_connections_leave_files_for_all_else(files: int, in_all: int):
-    assert build_bounds(1000, 200, [], files=files).in_all == in_all
+    assert build_limits(1000, 200, [], files=files).in_all == in_all
 
 
 #: Serves nobody: its connections take all files that it may open.
@@ -373,8 +376,8 @@ def test_what_strangers_can_have_logged_is_logged_once_a_minute():
 @ON_ANY_DATABASE
 def test_refused_connections_are_one_line_a_minute(api: Api):
     with structlog.testing.capture_logs() as lines:
-        bounds = Bounds(in_all=10, per_address=0)
-        with served(api.app, bounds=bounds) as url:
+        limits = ConnectionLimits(in_all=10, per_address=0)
+        with served(api.app, connections=limits) as url:
             assert all(is_refused(url) for _ in range(50))
 
     refusals = [line for line in lines if line["event"] == "connections_refused"]
@@ -383,7 +386,7 @@ def test_refused_connections_are_one_line_a_minute(api: Api):
 
 def test_counts_of_closed_connections_do_not_stay():
     with open_listener("127.0.0.1:0") as listener:
-        listener.set_bounds(Bounds(in_all=100, per_address=100))
+        listener.set_limits(ConnectionLimits(in_all=100, per_address=100))
         port = listener.getsockname()[1]
         for _ in range(10):
             with socket.create_connection(("127.0.0.1", port)):

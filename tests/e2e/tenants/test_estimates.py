@@ -174,7 +174,7 @@ def test_where_no_round_has_decided_the_site_is_not_read_for_an_estimate(
     def read(_: object) -> None:
         raise AssertionError("of a large site this is a second's work")
 
-    monkeypatch.setattr(type(api.registry.views), "forecast_inputs", read)
+    monkeypatch.setattr(type(api.registry.cluster_queries), "forecast_inputs", read)
 
     told = WaitingTimes(api.registry).waiting_time(UUID(ask(api, 1)), patience_s=60)
 
@@ -199,12 +199,12 @@ def test_what_is_read_is_bounded_however_long_the_history_is(
     monkeypatch.setattr(reading, "OF_EACH_TIME", 2)
     live(api, raw, decider, LIVES)
     with work() as little:
-        before = api.registry.views.forecast_inputs()
+        before = api.registry.cluster_queries.forecast_inputs()
     of_a_past(raw, days=400, each_day=20)
     raw.run("ANALYZE")
 
     with work() as much:
-        after = api.registry.views.forecast_inputs()
+        after = api.registry.cluster_queries.forecast_inputs()
 
     assert len(before.lives) <= 5 + 2 * 14
     assert len(before.lives) < len(after.lives) <= 5 + 2 * 14

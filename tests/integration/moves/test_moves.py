@@ -65,11 +65,11 @@ def test_a_vm_that_is_off_moves_with_its_disk(world: MovingWorld) -> None:
 
 def test_a_share_counts_a_vm_once_while_it_moves(world: MovingWorld) -> None:
     vm = world.running()
-    before = world.registry.views.accounts().tenants
+    before = world.registry.cluster_queries.accounts().tenants
 
     world.ask(vm)
 
-    assert world.registry.views.accounts().tenants == before
+    assert world.registry.cluster_queries.accounts().tenants == before
     assert world.registry.requests.get(vm.request_id).state == "placed"
 
 
@@ -710,7 +710,7 @@ def test_the_end_of_a_move_sends_what_has_room_then_and_nothing_else(world: Movi
     limits = MoveLimits(per_host=1, everywhere=8)
     meanwhile: list[Due] = []
     world.movers.during = lambda: meanwhile.extend(
-        world.registry.move_steps.send_next_moves(limits)
+        world.registry.move_steps.mark_next_moves_sent(limits)
     )
     sent: list[Due] = []
 
@@ -718,7 +718,10 @@ def test_the_end_of_a_move_sends_what_has_room_then_and_nothing_else(world: Movi
 
     assert meanwhile == []
     assert [each.id for each in sent if each.task == "workers.move_vm"] == [asked[1].id]
-    assert len(world.registry.move_steps.send_next_moves(MoveLimits(per_host=2, everywhere=1))) == 1
+    assert (
+        len(world.registry.move_steps.mark_next_moves_sent(MoveLimits(per_host=2, everywhere=1)))
+        == 1
+    )
 
 
 @pytest.mark.parametrize(

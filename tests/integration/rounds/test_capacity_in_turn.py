@@ -26,7 +26,9 @@ def asked(register: Registry) -> CapacityInputs:
     add_vm_type(register)
     add_tenant(register)
     add_request(register, 3)
-    view = register.views.capacity("small", tenant=None, rules=NO_RULES, with_waiting=True)
+    view = register.cluster_queries.capacity(
+        "small", tenant=None, rules=NO_RULES, with_waiting=True
+    )
     found = capacity_left(view, "small", requires=(), named=None, rules=NO_RULES)
     return CapacityInputs(
         view=view, found=found, tenant=None, requires=(), named=None, rules=NO_RULES

@@ -59,7 +59,10 @@ def ask(register: Registry, count: int, *, tenant: str = "a", in_s: int = 0) -> 
 
 
 def decide(register: Registry, asked: Reservation) -> Reservation:
-    view, standing = register.views.forecast_inputs(), register.reservations.list_accepted()
+    view, standing = (
+        register.cluster_queries.forecast_inputs(),
+        register.reservations.list_accepted(),
+    )
     decision = to_reservation_decision(
         asked, judge_reservation(build_reservation_query(view, asked, standing))
     )
@@ -194,7 +197,7 @@ def test_shares_count_it_from_its_beginning(register: Registry, two_hosts) -> No
 
     a_round(register, 60)
 
-    shares = {each.name: each.share for each in tenant_shares(register.views.accounts())}
+    shares = {each.name: each.share for each in tenant_shares(register.cluster_queries.accounts())}
     assert shares == {"a": pytest.approx(0.5), "b": 0.0}
     [before] = [each for each in register.rounds.get(1).shares if each["tenant"] == "a"]
     assert before["after"] == pytest.approx(0.5)
@@ -393,7 +396,11 @@ def test_who_names_other_hosts_draws_there_and_counts_once(register: Registry, t
 
 
 def _is_full(register: Registry, name: str) -> bool:
-    [host] = [each for each in register.views.forecast_inputs().cluster.hosts if each.name == name]
+    [host] = [
+        each
+        for each in register.cluster_queries.forecast_inputs().cluster.hosts
+        if each.name == name
+    ]
     return host.committed[0] == host.capacity[0]
 
 

@@ -119,7 +119,7 @@ def test_room_that_is_kept_on_a_host_grows_by_what_a_later_round_lets_in_there(
 
 
 def test_spot_vms_are_in_no_share_and_count_for_quotas(register: Registry, full: Request) -> None:
-    accounts = register.views.accounts()
+    accounts = register.cluster_queries.accounts()
 
     held = {tenant.name: tenant.held for tenant in accounts.tenants}
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from registry.hosts import HostAccess
 from registry.networks import InterfaceRules
-from workers.network_filters import HostNetworks, network_guard
+from workers.network_guard import HostNetworks, network_guard
 from workers.settings import WorkerSettings
 
 HOST = HostAccess(

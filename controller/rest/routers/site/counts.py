@@ -52,7 +52,8 @@ def counts_batches(registry: Registry) -> CallBatcher[str | None, bytes]:
 
     def render_counts(callers: Sequence[str | None]) -> Sequence[bytes]:
         found = {
-            each: _ADAPTER.dump_json(registry.views.counts(each)) for each in dict.fromkeys(callers)
+            each: _ADAPTER.dump_json(registry.cluster_queries.counts(each))
+            for each in dict.fromkeys(callers)
         }
         return [found[each] for each in callers]
 

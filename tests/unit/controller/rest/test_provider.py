@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from controller.oidc_mapping import OidcRule
-from controller.rest.login.identity_provider import Provider, ProviderSettings
+from controller.rest.login.identity_provider import IdentityProvider, ProviderSettings
 from controller.rest.problems.errors import LoginRefusedError, OverloadedError, ProviderError
 from tests.unit.controller.rest.test_id_tokens import KEYS, OTHER, RSA, jwk, signed
 
@@ -83,13 +83,13 @@ def site() -> Iterator[Site]:
     found.server.server_close()
 
 
-def provider(site: Site, **given: Any) -> Provider:
+def provider(site: Site, **given: Any) -> IdentityProvider:
     rules = (OidcRule(claim="groups", value="physics", tenant="a"),)
     settings = ProviderSettings(issuer=site.issuer, client_id="fuga", rules=rules)
-    return Provider(settings, **({"deadline_s": 1.0} | given))
+    return IdentityProvider(settings, **({"deadline_s": 1.0} | given))
 
 
-def admitted(found: Provider) -> str | None:
+def admitted(found: IdentityProvider) -> str | None:
     return asyncio.run(found.admit("code", VERIFIER, "http://127.0.0.1/web/")).tenant
 
 

@@ -24,7 +24,7 @@ from registry.tenancy.tenants import add_tenant, update_tenant
 from registry.tenancy.tree import lock_tree
 
 
-class Views:
+class ClusterQueries:
     """Reads what tenants hold, where VMs would fit, and what a change of tenants would do."""
 
     def __init__(self, database: Database) -> None:
