@@ -73,6 +73,7 @@ from registry.tenancy.quotas import Quotas
 from registry.tenancy.ssh_keys import SshKeys
 from registry.tenancy.tenants import Tenants
 from registry.tenancy.tokens import Tokens
+from registry.usage.prices import Prices
 from registry.usage.usage import UsageSums
 
 
@@ -133,6 +134,7 @@ class Registry:
         self.cluster_queries = ClusterQueries(database)
         self.shadows = Shadows(database)
         self.usage = UsageSums(database)
+        self.prices = Prices(database)
         self.retention = Retention(database)
         self.history = History(database)
         self.events = Events(database)

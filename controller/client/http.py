@@ -114,10 +114,10 @@ class Client:
         """Replace a resource of the API by PUT."""
         return self._json_content(self._call_api("PUT", path, body=body))
 
-    def delete(self, path: str, *, if_match: str | None = None) -> Json:
+    def delete(self, path: str, *, if_match: str | None = None, **query: Any) -> Json:
         """Delete a resource; with ``if_match`` only if it has that version."""
         return self._json_content(
-            self._call_api("DELETE", path, headers=_if_match_header(if_match))
+            self._call_api("DELETE", path, query=query, headers=_if_match_header(if_match))
         )
 
     def upload(

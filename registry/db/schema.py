@@ -37,6 +37,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from registry.db.clock import UtcDateTime
+from registry.db.exact_decimal import ExactDecimal
 from registry.lifecycle import (
     FINISHED,
     AssignmentState,
@@ -1150,6 +1151,25 @@ daily_usage = Table(
     Column("held_us", BigInteger, nullable=False),
     Column("charged_s", BigInteger, nullable=False),
     Column("charged_us", BigInteger, nullable=False),
+)
+
+# What a unit of a resource costs for an hour, from a day (UTC) until that of the next version.
+prices = Table(
+    "prices",
+    metadata,
+    Column("resource", Name, primary_key=True),  # or "vms", their number
+    Column("vm_type", Name, primary_key=True),  # all revisions of that name; "": every type
+    Column("since", Date, primary_key=True),
+    Column("price", ExactDecimal(27, 15)),  # none: no version holds any more
+)
+
+# One row: what prices and costs are in.
+site_currency = Table(
+    "site_currency",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("name", String(16), nullable=False),
+    Column("minor_digits", Integer, nullable=False),
 )
 
 build_failures = Table(

@@ -1,11 +1,17 @@
-"""Usage of resources over time: frozen values."""
+"""Usage of resources over time, prices and costs: frozen values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
+from typing import Annotated
+
+from pydantic import PlainSerializer
+
+#: A decimal number that is JSON text without an exponent.
+PlainDecimal = Annotated[Decimal, PlainSerializer(lambda number: format(number, "f"), str, "json")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +22,7 @@ class UsageItem:
     resource: str  #: "vms" counts VMs
     held: Decimal  #: held by assignments, failed builds and both hosts of a move included
     charged: Decimal  #: held by VMs that were built, each counted once
+    cost: Decimal | None = None  #: what `charged` costs, in the currency; None: no price held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,3 +33,31 @@ class Usage:
     until: datetime  #: the end of the period, or the time of the answer if that was earlier
     by: str | None  #: what the items are by: `tenant`, `group`, `type` or `label:KEY`
     items: Sequence[UsageItem]
+    currency: str | None = None  #: of the costs; None: the site has no prices
+    cost: Decimal | None = None  #: the sum of the items' costs; None: none has one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Currency:
+    """What prices and costs are in."""
+
+    name: str  #: such as EUR
+    minor_digits: int  #: decimal places of costs, to which each line is rounded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """A version of a price: it holds from a day (UTC) until the next version with its subject."""
+
+    resource: str  #: "vms" counts VMs
+    vm_type: str | None  #: only for VMs of this type; None: for all types without a price
+    since: date
+    price: PlainDecimal | None  #: of one unit for an hour; None: no price from that day on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceList:
+    """All versions of all prices, by resource, type and day."""
+
+    currency: Currency | None  #: None: no price was ever set
+    items: Sequence[Price]

@@ -1,5 +1,5 @@
-"""Usage: what assignments held over time, by tenant, group, type or label."""
+"""Usage: what assignments held over time, by tenant, group, type or label, and what it costs."""
 
-from registry.records.usage import Usage, UsageItem
+from registry.records.usage import Currency, Price, PriceList, Usage, UsageItem
 
-__all__ = ["Usage", "UsageItem"]
+__all__ = ["Currency", "Price", "PriceList", "Usage", "UsageItem"]

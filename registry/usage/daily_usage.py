@@ -39,6 +39,16 @@ def to_day(number: int) -> date:
     return _EPOCH + timedelta(days=number)
 
 
+def to_number(day: date) -> int:
+    """Return the number of a day, counted from 1970-01-01."""
+    return (day - _EPOCH).days
+
+
+def next_month(day: date) -> date:
+    """Return the first day of the month after that of a day."""
+    return (day.replace(day=1) + timedelta(days=32)).replace(day=1)
+
+
 def add_to_sums(
     connection: Connection, which: ColumnElement[bool], *, max_rows: int | None = None
 ) -> int:

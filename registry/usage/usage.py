@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any, Final
 from uuid import UUID
 
@@ -39,7 +40,8 @@ from registry.db.schema import (
 )
 from registry.errors import InvalidError, UnknownNameError
 from registry.records.usage import Usage, UsageItem
-from registry.usage.daily_usage import DAY, add_to_sums, to_day
+from registry.usage.costs import PricedLines, minor_units_to_decimal
+from registry.usage.daily_usage import DAY, add_to_sums, next_month, to_day, to_number
 from registry.usage.holding_times import (
     IS_RELEASED,
     IS_SUMMED,
@@ -52,6 +54,7 @@ from registry.usage.holding_times import (
     to_microseconds,
     to_time,
 )
+from registry.usage.prices import PriceBook, read_currency, read_prices
 
 #: Assignments that are added to the sums in one transaction.
 BATCH: Final = 200
@@ -93,6 +96,8 @@ class UsageSums:
     ) -> Usage:
         """Return the usage of a period, which ends now if no earlier end is given.
 
+        With prices, it has costs: sums of lines, each rounded once (`registry.usage.costs`).
+
         Parameters
         ----------
         tenant, group : str, optional
@@ -119,14 +124,34 @@ class UsageSums:
             until = earlier_time(db_now(connection), until)
             tree = _Tree(connection)
             keys = tree.selected(tenant, group)
+            currency = read_currency(connection)
+            book = PriceBook(read_prices(connection))
+            type_names = _type_names(connection)
             sums: _Sums = defaultdict(lambda: [0, 0])
-            if since < until:
-                period = _Period(to_microseconds(since), to_microseconds(until))
+            lines: PricedLines[_Key] = PricedLines(book)
+            period = _Period(to_microseconds(since), to_microseconds(until))
+            for part in _parts(period, book.change_days()) if since < until else ():
+                of_part: _Sums = defaultdict(lambda: [0, 0])
                 for some in (None,) if keys is None else chunks(keys):
-                    _read_sums(connection, sums, period, some, label)
-            names = _names(connection, tree, by, sums)
+                    _read_sums(connection, of_part, part, some, label)
+                day = to_day(part.since // DAY)
+                for key, (held, charged) in of_part.items():
+                    total = sums[key]
+                    total[0] += held
+                    total[1] += charged
+                    lines.add(key, key.resource, type_names[key.vm_type_id], day, charged)
+            names = _names(tree, type_names, by, sums)
             order = {name: at for at, name in enumerate((VMS, *resource_names(connection)))}
-        return Usage(since=since, until=until, by=by, items=_items(sums, names, order))
+        digits = 0 if currency is None else currency.minor_digits
+        costs = lines.costs(digits)
+        return Usage(
+            since=since,
+            until=until,
+            by=by,
+            items=_items(sums, names, order, costs, digits),
+            currency=None if currency is None else currency.name,
+            cost=minor_units_to_decimal(sum(costs.values()), digits) if costs else None,
+        )
 
     @retry_on_rollback
     def add_ended(self, *, by: datetime | None = None) -> int:
@@ -366,8 +391,30 @@ class _Tree:
         return above == top
 
 
+def _parts(period: _Period, changes: Sequence[date]) -> Iterator[_Period]:
+    """Yield the parts of a period in which no price changes, and which lie in one month.
+
+    Before the first price there is one part.
+    """
+    first, last = to_day(period.since // DAY), to_day((period.until - 1) // DAY)
+    begins = {day for day in changes if first < day <= last}
+    if changes:
+        month = max(first, changes[0])
+        while (month := next_month(month)) <= last:
+            begins.add(month)
+    cuts = [period.since, *(to_number(day) * DAY for day in sorted(begins)), period.until]
+    for since, until in pairwise(cuts):
+        yield _Period(since, until)
+
+
+def _type_names(connection: Connection) -> Mapping[UUID, str]:
+    """Return the names of all VM types that ever were; the revisions of one have one name."""
+    types = connection.execute(select(vm_types.c.id, vm_types.c.name))
+    return {row.id: row.name for row in types}
+
+
 def _names(
-    connection: Connection, tree: _Tree, by: str | None, sums: Iterable[_Key]
+    tree: _Tree, type_names: Mapping[UUID, str], by: str | None, sums: Iterable[_Key]
 ) -> Mapping[_Key, str | None]:
     """Return the name under which each sum counts."""
     if by == "tenant":
@@ -375,23 +422,38 @@ def _names(
     if by == "group":
         return {key: tree.group_of(key.tenant_id) for key in sums}
     if by == "type":
-        types = connection.execute(select(vm_types.c.id, vm_types.c.name))
-        type_names = {row.id: row.name for row in types}
         return {key: type_names[key.vm_type_id] for key in sums}
     return {key: key.label for key in sums}
 
 
 def _items(
-    sums: _Sums, names: Mapping[_Key, str | None], order: Mapping[str, int]
+    sums: _Sums,
+    names: Mapping[_Key, str | None],
+    order: Mapping[str, int],
+    costs: Mapping[_Key, int],
+    digits: int,
 ) -> tuple[UsageItem, ...]:
     """Return the items in order of names, those without a name last, then of resources."""
     totals: defaultdict[tuple[str | None, str], list[int]] = defaultdict(lambda: [0, 0])
+    named: defaultdict[tuple[str | None, str], int] = defaultdict(int)
     for key, (held, charged) in sums.items():
         total = totals[names[key], key.resource]
         total[0] += held
         total[1] += charged
+    for key, cost in costs.items():
+        named[names[key], key.resource] += cost
     return tuple(
-        UsageItem(name=name, resource=resource, held=_seconds(held), charged=_seconds(charged))
+        UsageItem(
+            name=name,
+            resource=resource,
+            held=_seconds(held),
+            charged=_seconds(charged),
+            cost=(
+                minor_units_to_decimal(named[name, resource], digits)
+                if (name, resource) in named
+                else None
+            ),
+        )
         for (name, resource), (held, charged) in sorted(
             totals.items(),
             key=lambda each: (each[0][0] is None, each[0][0] or "", order.get(each[0][1], 0)),

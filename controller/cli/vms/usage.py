@@ -50,10 +50,10 @@ def usage(
         str | None, typer.Option(metavar="YYYY-MM", help="Instead: the period of a month (UTC)")
     ] = None,
 ) -> None:
-    """Show the usage of a period: amounts of resources times hours, per tenant and more.
+    """Show the usage of a period and what it costs: amounts of resources times hours.
 
     A VM counts from the end of its build until it is removed, also while it is off. A VM that
-    moves counts once.
+    moves counts once. See `fuga price list` for prices.
     """
     start, end = _period(since, until, month, datetime.now(UTC))
     found = session.api.get(
@@ -68,13 +68,21 @@ def usage(
         print_json(found)
         return
     echo(f"from {clock(found['since'])} until {clock(found['until'])}")
+    priced = found["cost"] is not None
     columns = (
         *([Column(by, lambda row: row["name"] or "-")] if by else []),
         field("resource"),
         Column("unit hours", lambda row: _hours(row["charged"]), right=True),
         Column("held", lambda row: _hours(row["held"]), right=True, spare=1),
+        *(
+            [Column(found["currency"], lambda row: _money(row["cost"]), right=True)]
+            if priced
+            else []
+        ),
     )
     print_table(columns, found["items"], empty="no usage.")
+    if priced:
+        echo(f"total: {_money(found['cost'])} {found['currency']}")
 
 
 def _period(
@@ -106,3 +114,8 @@ def month_period(given: str, option: str) -> tuple[datetime, datetime]:
 def _hours(seconds: Any) -> str:
     """Return unit seconds as unit hours, with thousands separated."""
     return f"{Decimal(seconds) / _HOUR_S:,.3f}"
+
+
+def _money(cost: str | None) -> str:
+    """Return a cost with thousands separated; ``-`` for none."""
+    return "-" if cost is None else f"{Decimal(cost):,f}"

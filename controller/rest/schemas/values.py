@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Final, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -78,6 +78,9 @@ Weight = Annotated[float, Field(ge=0.000001, le=1_000_000, allow_inf_nan=False)]
 MomentText = Annotated[str, StringConstraints(pattern=patterns.MOMENT, max_length=40)]
 
 
+DayText = Annotated[str, StringConstraints(pattern=patterns.DAY, max_length=10)]
+
+
 LabelKey = Annotated[str, StringConstraints(pattern=patterns.KEY, max_length=63)]
 
 
@@ -146,6 +149,14 @@ def parse_moment_field(name: str, given: str | None) -> datetime | None:
         return datetime.fromisoformat(given)
     except ValueError:
         raise InvalidError(name, given, "an existing date and time") from None
+
+
+def parse_day_field(name: str, given: str) -> date:
+    """Parse a day in a field; raise `InvalidError` for a date that does not exist."""
+    try:
+        return date.fromisoformat(given)
+    except ValueError:
+        raise InvalidError(name, given, "an existing date") from None
 
 
 class PageOf(BaseModel, Generic[T]):

@@ -36,12 +36,19 @@ def test_a_tenant_reads_its_own_usage_and_an_operator_all(api: Api, raw: RawSql)
 
     assert of_a["items"] == of_b["items"]
     assert of_a["items"][1:3] == [
-        {"name": None, "resource": "vcpus", "held": "86400.250000", "charged": "86400.250000"},
+        {
+            "name": None,
+            "resource": "vcpus",
+            "held": "86400.250000",
+            "charged": "86400.250000",
+            "cost": None,
+        },
         {
             "name": None,
             "resource": "memory_mib",
             "held": "265421568.000000",
             "charged": "265421568.000000",
+            "cost": None,
         },
     ]
     assert {each["name"] for each in by_tenant["items"]} == {"a", "b"}
@@ -86,9 +93,9 @@ def test_the_command_shows_hours_and_csv_has_exact_seconds(
         ["a", "vcpus", "24.000", "24.000"],
     ]
     assert csv.splitlines()[:3] == [
-        "name,resource,held,charged",
-        ",vms,86400.000000,86400.000000",
-        ",vcpus,86400.000000,86400.000000",
+        "name,resource,held,charged,cost",
+        ",vms,86400.000000,86400.000000,",
+        ",vcpus,86400.000000,86400.000000,",
     ]
     assert ["small", "vms", "1,488.000", "1,488.000"] in [
         line.split() for line in month.splitlines()
