@@ -33,6 +33,7 @@ whole        rounds from read to record on PostgreSQL, against one VM at a time
 simulate     events per second of the simulator, against a plain event loop
 azure        the same on 410,000 VMs in 5.7 days drawn from Azure's trace, and on a quarter
 memory       the peak of the simulator's memory as its trace grows
+bursts       waits of tenants that come in bursts beside steady ones, with a memory of holdings
 properties   which properties of fairness hold, by search for counter-examples
 
 All of them take about a quarter of an hour on two idle cores; ``--full`` measures the larger
@@ -104,6 +105,7 @@ TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
         [*_AZURE, "--policies", "best_fit_drfh,fuga"],
         [*_AZURE, "--policies", "first_fit,best_fit_drfh,fuga,slots"],
     ),
+    "bursts": ("bursts", ["--parts", "2"], ["--parts", "12"]),
     "memory": (
         "memory",
         ["--requests", "2000,20000", "--policies", "best_fit_drfh"],

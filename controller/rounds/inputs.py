@@ -32,6 +32,7 @@ from placement.constraints.starving_requests import (
     waiting_levels,
 )
 from placement.model.constraints import Constraints
+from placement.model.memory import HoldingMemory
 from placement.model.reservations import (
     ReservationPlacement,
     Reservations,
@@ -54,7 +55,7 @@ from placement.rebalancing.spare_policy import (
 from registry.rounds import RoundRecord
 
 #: Fields of a snapshot that are not arrays. `limits` belongs to policies and is never stored.
-_NOT_ARRAYS = ("tree", "constraints", "allowances", "limits", "priority", "spot")
+_NOT_ARRAYS = ("tree", "constraints", "allowances", "limits", "priority", "spot", "memory")
 #: Keys that every record of a game between hosts has.
 _GAME_KEYS: Final = {"players", "vms", "equilibrium", "sweeps"}
 _DTYPES = {"eligible": np.bool_, "weight": np.float64}  # every other array is int64
@@ -303,10 +304,13 @@ class RoundInputs:
 
         The seed and the slot are left out: with the rest unchanged, a round that placed nothing
         would place nothing again. Ages of requests count only as far as they change decisions,
-        that is, whether hosts may be held back for them.
+        that is, whether hosts may be held back for them. A memory of past holdings counts only
+        as being there: it changes with time, and orders what there was no room for.
         """
         document = self.document(plain=lambda value: value)
         document["snapshot"]["age"] = self._waiting_levels()
+        if "memory" in document["snapshot"]:
+            document["snapshot"]["memory"] = True
         del document["seed"]
         digest = hashlib.sha256()
         for piece in (pieces or PieceCache()).pieces_of(document):
@@ -347,6 +351,8 @@ class RoundInputs:
             snapshot["priority"] = plain(self.snapshot.priority)
         if self.snapshot.spot is not None:  # nor do those without spot VMs
             snapshot["spot"] = self.snapshot.spot.document()
+        if self.snapshot.memory is not None:  # nor do those without a memory of past holdings
+            snapshot["memory"] = self.snapshot.memory.document()
         document = {
             "snapshot": snapshot,
             "classes": int(self.snapshot.eligible.shape[1]),
@@ -413,7 +419,7 @@ def parse_round_inputs(document: Mapping[str, Any]) -> RoundInputs:
             arrays[name] = array.reshape(shape_of.get(name, (-1,)))
     spot = stored.get("spot")
     names, tree, rules = document["names"], stored.get("tree"), stored.get("constraints")
-    priority = stored.get("priority")
+    priority, memory = stored.get("priority"), stored.get("memory")
     snapshot = Snapshot(
         resources=resources,
         tree=None if tree is None else TenantTree.from_document(tree),
@@ -421,6 +427,7 @@ def parse_round_inputs(document: Mapping[str, Any]) -> RoundInputs:
         allowances=tuple(map(QuotaHeadroom.from_document, stored.get("allowances", ()))),
         priority=None if priority is None else np.array(priority, dtype=np.int64),
         spot=None if spot is None else Spot.from_document(spot, len(resources)),
+        memory=None if memory is None else HoldingMemory.from_document(memory),
         **arrays,
     )
     spare, reserved = document.get("spare"), document.get("reserved")

@@ -9,8 +9,10 @@ From the outside in, each with the reason for its place:
    so it lies around the zones; what a group or spread makes of requests it sees as requests.
 3. `ZonesPolicy`, where zones have policies of their own, lets one after the other decide.
 4. `TreeWeightsPolicy` makes weights of a tree of tenants, for a policy that knows no tree.
-5. `StarvationReserve` keeps hosts for requests that starve. It is innermost: starvation is judged
-   by the flat weights, and what it closes no rule around it opens again.
+5. `StarvationReserve` keeps hosts for requests that starve. Starvation is judged by the flat
+   weights and by what is held, and what it closes no rule around it opens again.
+6. `MemoryPolicy` counts past holdings as held. It is innermost: quotas, gangs and starvation go by
+   what is held.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Sequence
 
 from placement.constraints.allowances_policy import AllowancesPolicy
 from placement.constraints.constrained_policy import ConstrainedPolicy
+from placement.constraints.memory_policy import MemoryPolicy
 from placement.constraints.starvation_reserve import StarvationReserve
 from placement.constraints.starving_requests import StarvationPatience
 from placement.constraints.tree_weights import TreeWeightsPolicy
@@ -28,12 +31,13 @@ from placement.model.snapshot import Policy
 
 def policy_with_patience(policy: Policy, patience: StarvationPatience) -> Policy:
     """Return a fair policy that reserves hosts for requests that starve under it."""
-    return StarvationReserve(policy, patience)
+    return StarvationReserve(MemoryPolicy(policy), patience)
 
 
 def policy_with_rules(policy: Policy, *, reads_tree: bool) -> Policy:
     """Return the policy within all rules; with ``reads_tree`` it handles trees itself."""
-    return _wrap_in_all_rules(policy if reads_tree else TreeWeightsPolicy(policy))
+    inner = policy if isinstance(policy, StarvationReserve) else MemoryPolicy(policy)
+    return _wrap_in_all_rules(inner if reads_tree else TreeWeightsPolicy(inner))
 
 
 def zone_policies_with_rules(zones: Sequence[Zone]) -> Policy:

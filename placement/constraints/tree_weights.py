@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from placement.fairness.memory import count_past_as_held
 from placement.fairness.shares import fractions_of_pool
 from placement.mechanisms.hierarchies.leaves import Leaves
 from placement.mechanisms.hierarchies.staged_mch import fill_in_stages
@@ -65,7 +66,7 @@ def snapshot_without_tree(snapshot: Snapshot) -> Snapshot:
     requested = np.zeros(snapshot.held.shape)
     fractions = fractions_of_pool(snapshot.demand, pool)
     np.add.at(requested, snapshot.tenant, fractions * snapshot.count[:, None])
-    held = fractions_of_pool(snapshot.held, pool)
+    held = fractions_of_pool(count_past_as_held(snapshot).held, pool)
     wanted = requested.max(axis=1, initial=0.0)
     is_wanted = wanted > 0
     vector = np.where(is_wanted[:, None], requested, held)

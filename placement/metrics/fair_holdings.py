@@ -6,6 +6,7 @@ import numpy as np
 
 from placement.constraints.allowances import snapshot_within_allowances
 from placement.constraints.tree_weights import snapshot_without_tree
+from placement.fairness.memory import count_past_as_held
 from placement.fairness.shares import fractions_of_pool
 from placement.fairness.targets import fair_targets
 from placement.model.arrays import FloatArray
@@ -17,9 +18,10 @@ def fair_vms(snapshot: Snapshot) -> FloatArray:
     """Return how many VMs of each request would be fair in this round, shape (Q,).
 
     A tree of tenants counts by the weights that replace it; no tenant's target is
-    beyond an allowance.
+    beyond an allowance. A memory of past holdings counts as in the round itself.
     """
-    return fair_targets(snapshot_without_tree(snapshot_within_allowances(snapshot)))
+    within = snapshot_within_allowances(snapshot)
+    return fair_targets(count_past_as_held(snapshot_without_tree(within)))
 
 
 def target_holdings(snapshot: Snapshot, targets: FloatArray | None = None) -> FloatArray:

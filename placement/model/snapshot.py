@@ -16,6 +16,7 @@ from placement.model.budget import Budget
 from placement.model.constraints import Constraints
 
 if TYPE_CHECKING:
+    from placement.model.memory import HoldingMemory
     from placement.model.tenant_tree import TenantTree
 
 
@@ -126,6 +127,8 @@ class Snapshot:
     #: (Q,) among requests of one tenant; see `placement.model.priorities`; policies see None
     priority: IntArray | None = None
     spot: Spot | None = None  #: see `placement.model.spot_pass`; policies see None
+    #: see `placement.fairness.memory`; policies see None
+    memory: HoldingMemory | None = None
     #: number of limits, at the end of R: they bound VMs and count in no share
     limits: int = 0
     #: (R,) capacity of all hosts together: shares are taken of it; 0 of a limit
@@ -158,6 +161,8 @@ class Snapshot:
             found = getattr(self, name).shape
             if found != shape:
                 raise ShapeMismatchError(name, found, shape)
+        if self.memory is not None and len(self.memory.past) != tenants:
+            raise ShapeMismatchError("memory.past", (len(self.memory.past),), (tenants,))
         if self.constraints is not None:
             self.constraints.check(requests=requests, hosts=hosts, classes=classes)
         for amounts in (self.capacity, self.held):

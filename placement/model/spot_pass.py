@@ -307,6 +307,7 @@ def _place_spot_vms(
         free=free,
         count=np.where(spot.asks, rest.count, 0),
         held=spot.held(len(rest.weight)),
+        memory=None,  # it is of what ordinary VMs held
         age=np.zeros_like(rest.age),
         allowances=after.allowances,
     )

@@ -18,6 +18,7 @@ from placement import Allocation, FloatArray, IntArray, Snapshot
 from placement.constraints.starving_requests import StarvationPatience
 from simulation.checkpoint import CheckpointData, CheckpointSizes, ValueRange, read_integer
 from simulation.slots.cluster import Cluster
+from simulation.slots.holding_memory import SimulatedMemory
 from simulation.slots.host_rules import HostRules
 from simulation.slots.idle_rounds import LastIdleRound
 from simulation.slots.interning import InternedNames
@@ -102,6 +103,9 @@ class Engine:
         )
         self.decider = SlotDecider(choice, cluster)
         self._start_s = 0.0
+        self.memory: SimulatedMemory | None = None
+        if choice.fairness_memory_s:
+            self.memory = SimulatedMemory(names, choice.fairness_memory_s)
         self.movers: SlotMover | None = None
         if choice.moving.is_enabled:
             self.movers = SlotMover(
@@ -128,6 +132,7 @@ class Engine:
             "stood": self._stood,
             "last_idle": self.last_idle.state(),
             "movers": None if self.movers is None else self.movers.state(),
+            "memory": None if self.memory is None else self.memory.state(),
         }
 
     def restore(self, kept: CheckpointData) -> None:
@@ -156,6 +161,8 @@ class Engine:
         self.last_idle.restore(kept["last_idle"], self.names.resources)
         if self.movers is not None:
             self.movers.restore(kept["movers"])
+        if self.memory is not None:
+            self.memory.restore(kept["memory"])
 
     @property
     def next_event_s(self) -> float | None:
@@ -171,7 +178,10 @@ class Engine:
             self.movers.advance(min(first_s, start_s))
         while self._hierarchies and self._hierarchies[0][0] <= start_s:
             self.names.set_hierarchy(self._hierarchies.pop(0)[1])
+        running = int(self.names.vms.sum())
         ended = self.running.pop_ended(slot)
+        if self.memory is not None:
+            self.memory.observe(start_s, running, sum(int(vms.count.sum()) for vms in ended))
         for vms in ended:
             self._release_vms(vms)
         lost = self._apply_events(start_s, ended)
@@ -203,6 +213,8 @@ class Engine:
     def _decide_round(self, passed: SlotResult) -> SlotResult:
         """Run a round, unless nothing has changed since the last round, which placed nothing."""
         if not len(self.waiting):
+            if self.memory is not None:
+                self.memory.keep(passed.start_s)
             return passed
         snapshot, tenants = self.snapshot()
         if self.last_idle.would_repeat(snapshot, self.waiting.request):
@@ -213,6 +225,8 @@ class Engine:
         if allocation is None:
             return replace(passed, skipped=True)
         round_ = self._commit_round(passed.slot, snapshot, tenants, allocation, reason)
+        if self.memory is not None:
+            self.memory.keep(passed.start_s, (snapshot, tenants, allocation))
         return replace(passed, round=round_)
 
     def fleet(self) -> MovableVms:
@@ -244,6 +258,8 @@ class Engine:
         waiting, names = self.waiting, self.names
         concerned = names.vms > 0
         concerned[waiting.tenant] = True
+        if self.memory is not None:
+            concerned[self.memory.tenants_with_past(self._start_s)] = True
         tenants = names.tie_order(np.flatnonzero(concerned).astype(np.int64))
         place = np.zeros(len(concerned), dtype=np.int64)
         place[tenants] = np.arange(len(tenants))
@@ -274,6 +290,7 @@ class Engine:
             tree=names.tree(tenants),
             constraints=open_.constraints,
             allowances=names.allowances(tenants),
+            memory=None if self.memory is None else self.memory.of_tenants(tenants, self._start_s),
         ), tenants
 
     def _release_vms(self, vms: VmRows) -> None:

@@ -163,6 +163,12 @@ class InternedNames:
             return None
         return self._hierarchy.tree(self._names(tenants), self.weight[tenants])
 
+    def whole_tree(self) -> tuple[TenantTree, tuple[str, ...]]:
+        """Return the tree over all tenants, of the root alone without groups, and nodes' names."""
+        names = self.tenants.values
+        found = self._hierarchy.named_tree(names, self.weight)
+        return found or (TenantTree.flat(self.weight), ("", *names))
+
     def allowances(self, tenants: IntArray) -> tuple[QuotaHeadroom, ...]:
         """Return the headroom that quotas leave to some tenants."""
         if not self._hierarchy.quotas:

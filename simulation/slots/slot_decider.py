@@ -36,6 +36,7 @@ class SimulatedPolicy:
     began_at_s: float = 0.0  #: when time 0 was, seconds since 1970: rounds are seeded by the clock
     wait_at_most_s: float | None = None  #: what waits longer is given up by its tenant
     moving: MoveOptions = field(default_factory=MoveOptions)
+    fairness_memory_s: int = 0  #: half-life of past holdings; 0: they do not count
 
     def policy_parameters(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the parameters with which a policy is made for the simulation.

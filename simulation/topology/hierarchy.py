@@ -52,6 +52,13 @@ class Hierarchy:
         Layer by layer, of siblings groups first; groups without a tenant below
         them are left out, as they share nothing.
         """
+        found = self.named_tree(tenants, weight)
+        return None if found is None else found[0]
+
+    def named_tree(
+        self, tenants: Sequence[str], weight: FloatArray
+    ) -> tuple[TenantTree, tuple[str, ...]] | None:
+        """Return the tree over these tenants and the name of each node; see `tree`."""
         inner = {group for tenant in tenants for group in self.groups_above(tenant)}
         if not inner:
             return None
@@ -63,6 +70,7 @@ class Hierarchy:
         for leaf, (tenant, its_weight) in enumerate(zip(tenants, weight.tolist(), strict=True)):
             below.setdefault(self.parents.get(tenant), []).append((tenant, leaf, its_weight))
         parents, weights, node_of_leaf = [-1], [1.0], [0] * len(tenants)
+        names = [""]
         waiting: deque[tuple[str | None, int]] = deque([(None, 0)])
         while waiting:
             parent, node = waiting.popleft()
@@ -73,7 +81,9 @@ class Hierarchy:
                     node_of_leaf[leaf] = len(parents)
                 parents.append(node)
                 weights.append(its_weight)
-        return TenantTree(parent=tuple(parents), weight=np.array(weights), leaf=tuple(node_of_leaf))
+                names.append(name)
+        tree = TenantTree(parent=tuple(parents), weight=np.array(weights), leaf=tuple(node_of_leaf))
+        return tree, tuple(names)
 
     def allowances(
         self, tenants: Sequence[str], resources: Sequence[str], held: IntArray, vms: IntArray

@@ -10,6 +10,7 @@ import numpy as np
 from controller.rounds.inputs import allocation_document, decode_inputs, parse_allocation
 from placement import Allocation, LeftOut, Reason, Snapshot, TenantTree
 from placement.catalog.zone_policies import ZoneInputs
+from placement.model.memory import HoldingMemory
 from tests.round_inputs import some_inputs
 
 
@@ -48,6 +49,23 @@ def test_a_tree_of_tenants_comes_back_and_changes_the_digest():
     assert again.snapshot.tree.weight.tolist() == [1.0, 2.0, 0.5, 1.0]
     assert again.encode() == inputs.encode()
     assert inputs.digest() != some_inputs().digest()
+
+
+def test_a_memory_of_holdings_comes_back_and_rounds_without_one_keep_their_bytes():
+    inputs = some_inputs()
+    tenants = len(inputs.snapshot.weight)
+    past = tuple((10**25 + number,) * 2 for number in range(tenants))
+    memory = HoldingMemory(half_life_s=21_600, horizon_s=3600, past=past)
+    later = dataclasses.replace(memory, past=((7, 7),) * tenants)
+    remembering, again = (
+        dataclasses.replace(inputs, snapshot=dataclasses.replace(inputs.snapshot, memory=each))
+        for each in (memory, later)
+    )
+
+    assert decode_inputs(remembering.encode()).snapshot.memory == memory
+    assert b'memory":' not in zlib.decompress(inputs.encode())
+    # A memory that only decayed decides nothing else of a round that placed nothing.
+    assert remembering.digest() == again.digest() != inputs.digest()
 
 
 def test_groups_are_named_and_a_round_without_any_keeps_its_bytes():
