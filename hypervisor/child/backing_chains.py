@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from decimal import Decimal
 from typing import Final, TypeVar
 
 import libvirt
@@ -61,6 +62,7 @@ class HostFiles:
         self._backings: dict[str, Backing | None] = {}
         self._contents: dict[str, tuple[str, ...]] = {}  #: data files and extents, by their image
         self._twins: dict[str, str | None] = {}
+        self._linked: Sequence[str] = ()  #: files that links of other names may lead to
         self._raw: set[str] = set()  #: files whose headers guests write: raw in their domains
 
     def skip_headers_of_raw_disks(self, documents: Iterable[ET.Element]) -> None:
@@ -76,6 +78,14 @@ class HostFiles:
                 )
                 kinds.setdefault(next(iter(self._files_in_definition(disk)[0])), set()).add(kind)
         self._raw = {path for path, found in kinds.items() if found == {"raw"}}
+
+    def follow_links_to(self, volumes: Collection[str]) -> None:
+        """Add one of these volumes of the VM's pool to each chain that has a link to it.
+
+        A link of another name is recognized if a pool of the host lists it.
+        """
+        found = (self.path_in(self.pool, name) for name in volumes)
+        self._linked = [path for path in found if path is not None]
 
     def pools(self) -> list[str]:
         """Return the names of the active pools of files, the VM's pool first."""
@@ -141,15 +151,15 @@ class HostFiles:
         below = () if found is None else backing_names.possible_files(found[0], path)
         return tuple(dict.fromkeys((*below, *self._content_files_of(path))))
 
-    def with_backing_files(self, paths: Iterable[str], *, are_tops: bool = False) -> set[str]:
+    def with_backing_files(self, paths: Iterable[str]) -> set[str]:
         """Return paths together with all files that may be in their backing chains."""
         found: set[str] = set()
-        left = [(path, are_tops) for path in paths]
+        left = list(paths)
         while left:
-            path, is_top = left.pop()
+            path = left.pop()
             if path not in found:
                 found.add(path)
-                left += [(each, False) for each in self.backing_files_of(path, is_top=is_top)]
+                left += [*self.backing_files_of(path), *self._targets_of(path)]
         return found
 
     def possible_chain_of(self, disk: ET.Element) -> list[str]:
@@ -171,7 +181,7 @@ class HostFiles:
             below = self.backing_files_of(self._twin_of(path) or path)
             left += [each for each in dict.fromkeys(below) if each not in found]
             found |= dict.fromkeys(below)
-        return list(found)
+        return list(found | {each: None for path in found for each in self._targets_of(path)})
 
     def declared_chain_of(self, disk: ET.Element) -> list[str]:
         """Return the backing chain of a disk by declared formats and plain paths only.
@@ -198,6 +208,21 @@ class HostFiles:
             return True
         times = self._timestamps_of(path)
         return times is not None and times == self._timestamps_of(other)
+
+    def _targets_of(self, path: str) -> list[str]:
+        """Return the linked files that a path of another name leads to."""
+        if is_vm_volume(file_name(path)):
+            return []
+        return [each for each in self._linked if each != path and self._is_link(path, each)]
+
+    def _is_link(self, path: str, target: str) -> bool:
+        """Return whether two paths show the timestamps of one file, which may be written to now."""
+        first = self._timestamps_of(path)
+        second = None if first is None else self._timestamps_of(target)
+        if first is None or second is None or first > second:
+            return False
+        third = first if first == second else self._timestamps_of(path)
+        return third is not None and second <= third
 
     def _twin_of(self, path: str) -> str | None:
         """Return the path of the file of the same name in the VM's pool, if no pool has a file."""
@@ -278,7 +303,7 @@ class HostFiles:
                 " move it out of its pool's folder and `virsh pool-refresh` the pool",
             ) from error
 
-    def _timestamps_of(self, path: str) -> tuple[str, str] | None:
+    def _timestamps_of(self, path: str) -> tuple[Decimal, Decimal] | None:
         volume = self.volume_at(path)
         with contextlib.suppress(libvirt.libvirtError):
             if volume is not None:

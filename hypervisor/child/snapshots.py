@@ -133,6 +133,7 @@ def volume_uses(
     """Return the users of a VM's volumes, and the files to delete with them."""
     if not volumes:
         return VolumeUses(domains={}, volumes=[], files=[])
+    files.follow_links_to(volumes)
     others = list(_list_other_definitions(files.conn, vm_id))
     own = [] if definitions is None else definitions.domain
     files.skip_headers_of_raw_disks([*(each.document for each in others), *own])
@@ -154,6 +155,7 @@ def domains_using(files: HostFiles, volumes: Collection[str]) -> list[str]:
     """Return the names of domains that use these volumes, with what of them does."""
     if not volumes:
         return []
+    files.follow_links_to(volumes)
     users = _select_users(_list_other_definitions(files.conn, ""), files, volumes)
     return [f"{name} ({what})" if what else name for name, what in users.items()]
 
@@ -218,7 +220,10 @@ def _dependent_volumes(files: HostFiles, own: Collection[str], paths: Collection
                 continue
             path = files.path_of(volume)
             if not belongs_to_vm(path) and any(
-                map(belongs_to_vm, files.with_backing_files([path], are_tops=True))
+                map(
+                    belongs_to_vm,
+                    files.with_backing_files(files.backing_files_of(path, is_top=True)),
+                )
             ):
                 found.append(f"{pool}/{volume.name()}")
     return sorted(found)

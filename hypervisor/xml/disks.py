@@ -10,6 +10,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +87,12 @@ def backing_of(volume_xml: str) -> tuple[str, str | None] | None:
     return path, None if kind is None else kind.get("type")
 
 
-def timestamps_of(volume_xml: str) -> tuple[str, str] | None:
-    """Return mtime and ctime of a volume's file; None if the host does not report them."""
+def timestamps_of(volume_xml: str) -> tuple[Decimal, Decimal] | None:
+    """Return mtime and ctime of a volume's file in seconds; None if the host reports none."""
     stamps = ET.fromstring(volume_xml).find("target/timestamps")  # noqa: S314 - as above
     written = None if stamps is None else stamps.findtext("mtime")
     changed = None if stamps is None else stamps.findtext("ctime")
-    return None if written is None or changed is None else (written, changed)
+    return None if written is None or changed is None else (Decimal(written), Decimal(changed))
 
 
 def _add_disk(devices: ET.Element, file: DiskFile, target: str) -> ET.Element:

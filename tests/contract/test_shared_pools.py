@@ -171,7 +171,8 @@ FOREIGN = """<domain type='qemu'><name>foreign</name><memory unit='MiB'>32</memo
 SECOND = "second"
 DESCRIPTOR = '# Disk DescriptorFile\nversion=1\ncreateType="monolithicFlat"\nRW 2048 FLAT "{}" 0\n'
 #: How a foreign domain names its disk, and the files, each on the one before, that it has on ours.
-#: A name ending in `.data` has its content in the file before, and `.vmdk` is a text that names it.
+#: A name ending in `.data` has its content in the file before, `.vmdk` is a text that names it, and
+#: `.link` is a symbolic link to it.
 FOREIGN_DISKS = {
     "ours": ("file", ()),
     "a file on ours": ("file", ("over.qcow2",)),
@@ -183,6 +184,9 @@ FOREIGN_DISKS = {
     "a file on one with its content in ours": ("file", ("over.data", f"{SECOND}/top.qcow2")),
     "a descriptor with ours as an extent": ("file", (f"{SECOND}/over.vmdk",)),
     "a descriptor, by its pool": ("volume", ("over.vmdk",)),
+    "a link to ours": ("file", ("other.link",)),
+    "a link in a second pool": ("volume", (f"{SECOND}/other.link",)),
+    "a file on a link": ("file", (f"{SECOND}/other.link", "top.qcow2")),
 }
 
 
@@ -192,6 +196,8 @@ def foreign_domain(folder: Path, name: str, kind: str, over: tuple[str, ...]) ->
     for each in over:
         if each.endswith(".vmdk"):
             (folder / each).write_text(DESCRIPTOR.format(folder / top))
+        elif each.endswith(".link"):
+            (folder / each).symlink_to(folder / top)
         else:
             make_over(folder / top, folder / each)
         top = each

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 
 import libvirt
@@ -78,6 +79,41 @@ def test_a_raw_disk_in_which_its_guest_wrote_a_descriptor_keeps_nothing(
 
     assert remove(conn)
     assert files_of(conn, "a", "c") == {"/c/f"}
+
+
+@pytest.mark.parametrize(
+    ("link", "disk", "keeps"),
+    [
+        ([5, 5], [5], True),
+        ([4, 6], [5], True),  # it is written to meanwhile
+        ([4, 4], [5], False),
+        ([6, 6], [5], False),
+        ([4, 5], [6], False),
+        ([None], [5], False),
+    ],
+)
+@pytest.mark.usefixtures("vm_with_snapshot")
+def test_a_link_of_another_name_is_known_by_its_timestamps(
+    conn: libvirt.virConnect,
+    monkeypatch: pytest.MonkeyPatch,
+    link: list[int | None],
+    disk: list[int],
+    keeps: bool,
+) -> None:
+    make_pool(conn, "c", {"other": ""})
+    define(conn, "theirs", disk="/c/other")
+    times = {"/c/other": itertools.cycle(link), f"/a/{DISK}": itertools.cycle(disk)}
+
+    def timestamps_of(_: HostFiles, path: str) -> tuple[int, int] | None:
+        seconds = next(times[path]) if path in times else None
+        return None if seconds is None else (seconds, 0)
+
+    monkeypatch.setattr(HostFiles, "_timestamps_of", timestamps_of)
+    if keeps:
+        with pytest.raises(OperationFailedError, match="domain theirs uses it"):
+            remove(conn)
+    else:
+        assert remove(conn)
 
 
 OS = "</os>"
