@@ -45,7 +45,12 @@ from registry.networks.offers import (
     set_offers,
     set_owner,
 )
-from registry.networks.overlaps import lock_subnets, refuse_overlaps, subnet_warnings
+from registry.networks.overlaps import (
+    lock_subnets,
+    refuse_addresses_of_hosts,
+    refuse_overlaps,
+    subnet_warnings,
+)
 from registry.networks.replaced_sources import delete_unused_sources, store_replaced_source
 from registry.networks.stray_addresses import free_stray_addresses
 from registry.records.networks import Network, NetworkSource
@@ -134,6 +139,7 @@ class Networks:
             for some in chunks(offered):
                 rows = [{"network_id": key, "address": number} for number in some]
                 connection.execute(insert(network_addresses), rows)
+            refuse_addresses_of_hosts(connection, key)
             data = {
                 "name": name,
                 "cidr": subnet.cidr if subnet is not None else None,

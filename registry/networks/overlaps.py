@@ -1,4 +1,4 @@
-"""Overlapping subnets: refused on one source, and warned of otherwise.
+"""Overlapping subnets: refused on one source, and warned of otherwise; and addresses of hosts.
 
 Sources are known only by their names on hosts. One name is the same source on all hosts; two names
 may still share a wire, such as a libvirt network and its bridge. A replaced source counts while
@@ -7,6 +7,7 @@ VMs that use it have a place on the host.
 
 from __future__ import annotations
 
+import ipaddress
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,9 +15,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, select
 
-from registry.db.bulk import is_any_of
+from registry.db.bulk import chunks, is_any_of
 from registry.db.locks import take_advisory_lock
-from registry.db.schema import hosts, network_addresses, network_hosts, networks
+from registry.db.schema import host_reports, hosts, network_addresses, network_hosts, networks
 from registry.errors import ConflictError
 from registry.lifecycle import HostAdmin
 from registry.networks.replaced_sources import replaced_sources
@@ -64,6 +65,24 @@ def refuse_overlaps(
                 f" {other.name} on {_sources_text(shared)}: their VMs would have the same"
                 " addresses. Choose another subnet, or another source"
             )
+
+
+def refuse_addresses_of_hosts(connection: Connection, network_id: UUID) -> None:
+    """Raise if VMs of a network can get the address of a host, which they would then answer for.
+
+    Raises
+    ------
+    ConflictError
+        If the last report of a host has an address that the network assigns.
+    """
+    found = list(_assigned_host_addresses(connection, network_id))
+    if found:
+        _, first, host, _ = found[0]
+        more = f", and {len(found) - 1} more of it are hosts'" if len(found) > 1 else ""
+        raise ConflictError(
+            f"address {address_text(first)} of the subnet is that of host {host}{more}: exclude"
+            " the addresses of hosts, or choose another subnet"
+        )
 
 
 def subnet_warnings(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, list[str]]:
@@ -116,10 +135,18 @@ def check_subnets(connection: Connection) -> Iterator[str]:
                 f"subnet {each.cidr} of network {each.name} is in {special}: guests cannot use"
                 " its addresses"
             )
+    owners = [
+        (network, address, "its name server", vm_id)
+        for network, address, vm_id in _given_name_servers(connection)
+    ]
+    owners += [
+        (network, address, f"host {host}", vm_id)
+        for network, address, host, vm_id in _assigned_host_addresses(connection)
+    ]
     yield from (
-        f"address {address_text(address)} of network {name} is that of its name server, and"
+        f"address {address_text(address)} of network {name} is that of {owner}, and"
         f" {'a VM has it' if vm_id is not None else 'a VM may get it'}"
-        for name, address, vm_id in _given_name_servers(connection)
+        for name, address, owner, vm_id in owners
     )
 
 
@@ -137,6 +164,37 @@ def _given_name_servers(connection: Connection) -> Iterator[tuple[str, int, UUID
         )
         for address, vm_id in connection.execute(given.order_by(network_addresses.c.address)):
             yield row.name, address, vm_id
+
+
+def _assigned_host_addresses(
+    connection: Connection, network_id: UUID | None = None
+) -> Iterator[tuple[str, int, str, UUID | None]]:
+    """Yield addresses of hosts that networks assign: network, address, host, and its VM if any.
+
+    The addresses are those in the last reports of hosts that are not retired.
+    """
+    reported = (
+        select(hosts.c.name, host_reports.c.report["addresses"].label("addresses"))
+        .join(hosts, hosts.c.id == host_reports.c.host_id)
+        .where(hosts.c.admin != HostAdmin.RETIRED.value)
+    )
+    of_hosts = {
+        int(address): row.name
+        for row in connection.execute(reported)
+        for address in map(ipaddress.ip_address, row.addresses or ())
+        if address.version == 4
+    }
+    query = (
+        select(networks.c.name, network_addresses.c.address, network_addresses.c.vm_id)
+        .join(networks, networks.c.id == network_addresses.c.network_id)
+        .order_by(networks.c.name, network_addresses.c.address)
+    )
+    if network_id is not None:
+        query = query.where(networks.c.id == network_id)
+    for some in chunks(sorted(of_hosts)):
+        there = is_any_of(connection, network_addresses.c.address, some)
+        for row in connection.execute(query.where(there)):
+            yield row.name, row.address, of_hosts[row.address], row.vm_id
 
 
 def _read_address_ranges(connection: Connection) -> list[_AddressRange]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.raw_sql import RawSql
 from tests.register import (
     ACTOR,
     a_cluster,
+    a_report,
     add_group,
     add_request,
     add_tenant,
@@ -495,6 +497,29 @@ def test_overlaps_and_special_ranges_of_earlier_releases_are_found(register: Reg
     assert "10.1.0.0/24 of network a overlaps 10.1.0.0/25 of network b on bridge br0" in overlap
     assert "network c is in 127.0.0.0/8 (loopback)" in special
     assert "address 10.1.0.9 of network a is that of its name server, and a VM may" in server
+
+
+def test_addresses_of_hosts_are_assigned_to_no_vm(register: Registry):
+    (host,) = a_cluster(register)
+    subnet = Subnet(cidr="10.77.0.0/24", excluded=("10.77.0.7",))
+    register.networks.add("before", subnet=subnet, default=LAN, actor=ACTOR)
+    report = replace(a_report(hostname="h1"), addresses=("10.77.0.7", "10.77.0.9", "fd00::1"))
+    register.hosts.record_report(host.id, report)
+
+    [found] = register.check()
+    assert found == "address 10.77.0.9 of network before is that of host h1, and a VM may get it"
+
+    other = {"default": bridge("br1"), "actor": ACTOR}
+    refused = r"address 10\.77\.0\.7 of the subnet is that of host h1, and 1 more of it are hosts'"
+    with pytest.raises(ConflictError, match=refused):
+        register.networks.add("after", subnet=Subnet(cidr="10.77.0.0/24"), **other)
+    with pytest.raises(
+        ConflictError, match=r"10\.77\.0\.9 of the subnet is that of host h1: exclude"
+    ):
+        register.networks.add("after", subnet=subnet, **other)
+
+    apart = replace(subnet, excluded=("10.77.0.7", "10.77.0.9"))
+    register.networks.add("after", subnet=apart, **other)
 
 
 def test_a_vm_is_found_by_its_address_and_by_its_mac(register: Registry):
