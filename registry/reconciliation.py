@@ -293,7 +293,9 @@ def vm_difference(
         is_held = domain.state == "paused" and vm.observed == VmObserved.RUNNING
         return Difference.VM_PAUSED if is_held else None
     if vm.observed == VmObserved.STOPPED and not vm.being_started:
-        return Difference.VM_STOPPED  # it was off before, whatever its host reports now
+        # It was off before, whatever its host reports now: it is started again for no reason.
+        is_crash = domain.off_reason == "crash"
+        return Difference.VM_CRASHES if is_crash else Difference.VM_STOPPED
     if domain.off_reason == "crash":
         lived_s = (poll_began_at - (vm.started_at or poll_began_at)).total_seconds()
         return Difference.VM_CRASHES if lived_s < CRASHES_S else Difference.VM_CRASHED

@@ -12,7 +12,7 @@ from controller.queries.explanations import VmExplanation, WeighedCombination
 from controller.queries.move_text import move_sentence, redact_move
 from controller.rounds.inputs import RoundInputs, read_round_inputs
 from controller.rounds.solved_games import filling_comparisons, solution_sentence, solved_games
-from registry import CopyState, Registry, RoundDamagedError, RoundPurgedError
+from registry import CopyState, Registry, RoundDamagedError, RoundPurgedError, VmDesired, VmObserved
 from registry.hosts import FailurePolicy, Host, failure_outlook, failure_policy_of, is_replaced
 from registry.requests import ImageWait, Vm
 from registry.rounds import RoundRecord
@@ -97,6 +97,12 @@ def explain_vm(
     elif vm.paused_since is not None:
         since = f"{vm.paused_since:%Y-%m-%d %H:%M:%S} UTC"
         placed = replace(placed, message=f"{placed.message}; {_PAUSED.format(since=since)}")
+    elif vm.observed == VmObserved.STOPPED and vm.desired == VmDesired.RUNNING:
+        stops = registry.events.list(
+            subject_id=str(vm.id), kind="vm_observed", newest=True, limit=1
+        )
+        whys = (f"it is off since {each.at:%Y-%m-%d %H:%M:%S} UTC: {each.reason}" for each in stops)
+        placed = replace(placed, message="; ".join((placed.message, *whys)))
     image = vm.waits_for_image
     if image is None:
         return placed

@@ -416,3 +416,24 @@ def test_a_guest_that_its_host_holds_up_tells_its_tenant_so(world: MovingWorld) 
 
     assert "its host has had its guest paused since" in told(world, vm)
     assert world.registry.check() == []
+
+
+@pytest.mark.parametrize(
+    ("off_reason", "difference", "why"),
+    [
+        ("crash", "vm_crashes", "it crashed within ten minutes of its start: it stays stopped"),
+        ("guest", "vm_stopped", "its guest powered off, or it was stopped by hand on its host"),
+    ],
+)
+def test_a_vm_that_stays_off_says_why_at_each_later_poll(
+    world: MovingWorld, off_reason: str, difference: str, why: str
+) -> None:
+    vm = world.running()
+    domains = world.hosts["h1"].domains
+    off = replace(domains[str(vm.id)], state=DomainState.STOPPED, run=None, off_reason=off_reason)
+    domains[str(vm.id)] = off
+
+    for _ in range(2):
+        world.report("h1")
+        assert {each.difference for each in world.registry.differences.list("h1")} == {difference}
+        assert why in told(world, vm)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+from collections.abc import Iterator
 
 import libvirt
 import pytest
@@ -102,7 +103,10 @@ def test_a_link_of_another_name_is_known_by_its_timestamps(
 ) -> None:
     make_pool(conn, "c", {"other": ""})
     define(conn, "theirs", disk="/c/other")
-    times = {"/c/other": itertools.cycle(link), f"/a/{DISK}": itertools.cycle(disk)}
+    times: dict[str, Iterator[int | None]] = {
+        "/c/other": itertools.cycle(link),
+        f"/a/{DISK}": itertools.cycle(disk),
+    }
 
     def timestamps_of(_: HostFiles, path: str) -> tuple[int, int] | None:
         seconds = next(times[path]) if path in times else None

@@ -109,6 +109,7 @@ RUNS, STOPPED, LOST = VmObserved.RUNNING, VmObserved.STOPPED, VmObserved.LOST
         ("running", RUNS, "stopped", "host", Difference.VM_LOST_POWER),
         ("running", LOST, "stopped", "host", Difference.VM_LOST_POWER),
         ("running", STOPPED, "stopped", "host", Difference.VM_STOPPED),
+        ("running", STOPPED, "stopped", "crash", Difference.VM_CRASHES),
         ("running", RUNS, "stopped", "guest", Difference.VM_STOPPED),
         ("running", RUNS, "stopped", "hand", Difference.VM_STOPPED),
         ("running", RUNS, "stopped", None, Difference.VM_STOPPED),
