@@ -25,6 +25,7 @@ from controller.cli.doctor.hosts import (
     move_findings,
 )
 from controller.cli.doctor.logins import login_findings
+from controller.cli.doctor.loops import loop_findings
 from controller.cli.doctor.register import register_findings
 from controller.cli.doctor.settings import process_settings_findings
 from controller.cli.doctor.signing import signing_findings
@@ -91,6 +92,7 @@ def doctor(
     if hosts:
         print_differences(session, repair=repair, yes=yes)
         return
+    from placement.compiled.forms import loops  # noqa: PLC0415 - as the next
     from registry.hosts import FailurePolicy  # noqa: PLC0415 - slow; `--help` needs none
 
     settings = load_settings()
@@ -98,6 +100,7 @@ def doctor(
     findings = [
         *_misspelt_setting_findings(os.environ),
         *_policy_findings(settings),
+        *loop_findings(loops()),
         *process_settings_findings(session),
         *register_findings(settings, hashes=hashes, repair=repair, history=history),
         *signing_findings(settings),
