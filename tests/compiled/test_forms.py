@@ -31,8 +31,7 @@ def source(tmp_path, monkeypatch):
 def compiled(source, monkeypatch):
     """Return a module that stands for the compiled form of that source."""
     module = ModuleType("placement.compiled.of_a_test")
-    module.double = lambda value: value + value
-    module.SOURCE_DIGEST = source_digest(source)
+    module.__dict__.update(double=lambda value: value + value, SOURCE_DIGEST=source_digest(source))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return module
 
