@@ -70,6 +70,12 @@ class ControllerSettings(SharedSettings):
         None,
         description="Time after which the shadow policy of a round is killed; default: one slot.",
     )
+    fairness_memory_s: NonNegativeInt = Field(
+        0,
+        description="Half-life of what tenants held while others waited: so long it counts beside"
+        " what they hold. 0: only what they hold counts.",
+        le=315_360_000,
+    )
     budget_units: PositiveInt = Field(
         2_000_000, description="Maximum combinations that a policy evaluates per round."
     )

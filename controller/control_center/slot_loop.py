@@ -195,6 +195,7 @@ def policy_choice(settings: ControllerSettings) -> PolicyChoice:
         spot_grace_s=settings.spot_grace_s,
         spot_margin=settings.spot_margin,
         room_hold_s=settings.room_hold_s,
+        memory_s=settings.fairness_memory_s,
         makes_room=_build_room_rule(settings) is not None,
     )
 

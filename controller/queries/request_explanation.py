@@ -42,7 +42,17 @@ _SHOWN_AS_IS: Final = frozenset(
     {"slot_start_at", "network", "image", "gave_way_to", "quota", "dropped", "scattered"}
 )
 _IN_STEPS: Final = frozenset(
-    {"shortages", "obstacles", "holding", "freed", "share", "gang", "held_back", "addresses_left"}
+    {
+        "shortages",
+        "obstacles",
+        "holding",
+        "freed",
+        "share",
+        "gang",
+        "held_back",
+        "addresses_left",
+        "memory",
+    }
 )
 
 _REASONS: Mapping[str, str] = {
@@ -216,7 +226,21 @@ def _waiting_explanation(request: Request, reader: Viewer) -> WaitingExplanation
         share=_share_explanation(waiting.detail.get("share"), exact=exact),
         quotas=tuple(QuotaExplanation(**each) for each in detail.get("quota", ())),
     )
-    return replace(explanation, message=_waiting_message(explanation, exact=exact))
+    message = _waiting_message(explanation, exact=exact)
+    if memory := detail.get("memory"):
+        message = f"{message}; {_memory_text(memory)}"
+    return replace(explanation, message=message)
+
+
+def _memory_text(memory: Mapping[str, Any]) -> str:
+    """Return a text about both parts of the level by which a tenant's turn comes."""
+    hours = memory["half_life_s"] / 3600
+    return (
+        f"its tenant's level is {memory['past'] + memory['now']:.1%} of the cluster:"
+        f" {memory['past']:.1%} for what it held in the past while others waited, which halves"
+        f" every {hours:.3g} h, and {memory['now']:.1%} for what it holds now; tenants of lower"
+        " levels go first"
+    )
 
 
 def redact_wait_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,6 +268,10 @@ def redact_wait_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
         shown["freed"] = {"plan": None, "hosts": []}
     if "share" in shown:
         shown["share"] = {name: round_to_percent(share) for name, share in shown["share"].items()}
+    if "memory" in shown:
+        shown["memory"] |= {
+            name: round_to_percent(shown["memory"][name]) for name in ("past", "now")
+        }
     # The number of its own VMs that would fit reveals the room that others leave.
     if "gang" in shown:
         shown["gang"] = {**shown["gang"], "fit": round_down_to_step(shown["gang"]["fit"])}

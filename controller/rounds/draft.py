@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from controller.rounds.holding_memory import RoundMemory
 from controller.rounds.inputs import RoundCache, RoundInputs, SpareInputs
 from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.policy_process import Ideal
@@ -44,6 +45,9 @@ class RoundDraft:
     freed: tuple[tuple[int, int], ...] = field(init=False)
     spare: SpareInputs | None = field(default=None, init=False)
     reserved: SettledReservations | None = field(default=None, init=False)
+    memory: RoundMemory | None = field(
+        default=None, init=False
+    )  #: None: past holdings do not count
     # the policies, and the digest of the inputs
     who: RoundPolicies = field(init=False)
     digest: str = field(init=False)

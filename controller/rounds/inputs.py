@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.rounds.damaged_rounds import reporting_damage
+from controller.rounds.holding_memory import MemoryCache
 from controller.rounds.snapshots import KnownArrays, SnapshotNames
 from placement import Allocation, IntArray, LeftOut, QuotaHeadroom, Reason, Snapshot, decide
 from placement.catalog.zone_policies import RoundPolicies, ZoneInputs
@@ -183,10 +184,11 @@ def _json_default(value: Any) -> Any:
 class RoundCache:
     """Caches from one round to the next; outcomes do not depend on them.
 
-    They hold the arrays of hosts, and the pieces of the stored inputs.
+    They hold the arrays of hosts, the pieces of the stored inputs, and the mean life of VMs.
     """
 
     arrays: KnownArrays = field(default_factory=KnownArrays)
+    memory: MemoryCache = field(default_factory=MemoryCache)
     pieces: PieceCache = field(default_factory=PieceCache)
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 from uuid import UUID
 
+from controller.rounds.holding_memory import MemoryStore
 from controller.rounds.policy_process import Ideal, PolicyAnswer
 from placement.catalog.zone_policies import NamedPolicy
 from registry.moves import RunningView
@@ -40,6 +41,7 @@ class PolicyChoice:
     spot_margin: float = 0  #: part of each resource that new spot VMs leave free
     room_hold_s: float = 600  #: time after it ended for which its room is kept for the request
 
+    memory_s: int = 0  #: half-life of past holdings; 0: they do not count
     makes_room: bool = False  #: whether plans of moves make room without an operator's request
 
     @property
@@ -48,7 +50,7 @@ class PolicyChoice:
         return 2 * self.decision_time_s + FALLBACK_TIME_S
 
 
-class RoundStore(Protocol):
+class RoundStore(MemoryStore, Protocol):
     """Reads and writes of the register center that a round needs."""
 
     def read_cluster(self, lease: Lease) -> ClusterView:

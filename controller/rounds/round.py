@@ -16,6 +16,7 @@ import structlog
 from controller.errors import PolicyFailedError, SlotSkippedError
 from controller.rounds.draft import RoundDraft
 from controller.rounds.failure_domains import failure_domains_of
+from controller.rounds.holding_memory import RoundMemory, stop_charging
 from controller.rounds.inputs import (
     RoundCache,
     RoundInputs,
@@ -49,6 +50,7 @@ from registry.requests import zone_of
 from registry.rounds import (
     KeptRoom,
     Lease,
+    PastHoldingChanges,
     Placement,
     ReservedCommit,
     RoundCommit,
@@ -106,15 +108,18 @@ def run_round(
     # 1. Read the rows, once.
     _read_view(draft, store, running)
     if not draft.view.requests and draft.view.reserved is None:
+        _stop_charging(draft, store)
         return None
     # 2. Convert them to arrays.
     _build_snapshot(draft)
     # 3. Place reservations.
     _settle_reservations(draft)
-    # 4. Set the margin that new spot VMs leave free.
+    # 4. Set the margin that new spot VMs leave free, and read what tenants held in the past.
     _leave_spot_margin(draft)
+    _remember_holdings(draft, store)
     draft.phases_s["read"] = draft.elapsed_s
     if not draft.view.requests and not (draft.reserved and draft.reserved.changes):
+        _stop_charging(draft, store)
         return None
     # 5. Choose the policies; end here if they would repeat the last round.
     _choose_policies(draft)
@@ -176,6 +181,20 @@ def _leave_spot_margin(draft: RoundDraft) -> None:
     if draft.snapshot.spot is not None:
         spot = replace(draft.snapshot.spot, margin=round(draft.choice.spot_margin * 1000))
         draft.snapshot = replace(draft.snapshot, spot=spot)
+
+
+def _remember_holdings(draft: RoundDraft, store: RoundStore) -> None:
+    """Fill ``memory``, and set it in ``snapshot``, if past holdings count."""
+    if draft.choice.memory_s:
+        cache = draft.kept.memory
+        draft.memory = RoundMemory.read(draft.view, store, cache, draft.choice.memory_s)
+        draft.snapshot = replace(draft.snapshot, memory=draft.memory.memory)
+
+
+def _stop_charging(draft: RoundDraft, store: RoundStore) -> None:
+    """Charge no tenant for what it holds while nothing waits."""
+    if draft.choice.memory_s:
+        stop_charging(draft.view, draft.lease, store, draft.kept.memory, draft.choice.memory_s)
 
 
 def _choose_policies(draft: RoundDraft) -> None:
@@ -312,6 +331,11 @@ def _round_commit(draft: RoundDraft) -> RoundCommit:
         for request, host, count in (*draft.drawn, *draft.allocation.placed.tolist())
     )
     reserved = ReservedCommit() if draft.reserved is None else draft.reserved.commit
+    past_holdings = PastHoldingChanges()
+    if draft.memory is not None:
+        held = draft.snapshot.after_placing(draft.allocation.placed).held
+        past_holdings = draft.memory.changes(held, draft.snapshot, draft.allocation)
+        draft.kept.memory.charges = True
     used = {each.host_id for each in placements} | {each.host_id for each in draft.spot.ends}
     used |= {each.host_id for each in draft.spot.lets_in}
     used |= {host for each in reserved.reservations for host, _ in each.kept}
@@ -347,6 +371,8 @@ def _round_commit(draft: RoundDraft) -> RoundCommit:
         waiting=draft.waiting,
         spot=draft.spot,
         reserved=reserved,
+        memory=None if draft.memory is None else draft.memory.document(),
+        past_holdings=past_holdings,
     )
 
 

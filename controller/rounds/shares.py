@@ -9,6 +9,7 @@ import numpy as np
 
 from controller.rounds.draft import RoundDraft
 from placement import IntArray, dominant_shares, fair_distance, fractions_of_pool, shares_in_tree
+from placement.fairness.memory import parts_of_level
 from registry.rounds import RoundHoldings
 
 
@@ -40,6 +41,7 @@ def _tenant_shares(draft: RoundDraft, held_after: IntArray) -> tuple[dict[str, A
     waiting = np.bincount(snapshot.tenant, weights=shared, minlength=len(before))
     for request, _, count in draft.drawn:
         waiting[snapshot.tenant[request]] += count
+    remembered = _remembered_shares(draft, held_after)
     return tuple(
         {
             "tenant": name,
@@ -48,9 +50,26 @@ def _tenant_shares(draft: RoundDraft, held_after: IntArray) -> tuple[dict[str, A
             "after": float(after[index]),
             "target": None if ideal is None else ideal.target_shares[index],
             "asked": int(waiting[index]),
+            **remembered[index],
         }
         for index, (_, name) in enumerate(draft.names.tenants)
     )
+
+
+def _remembered_shares(draft: RoundDraft, held_after: IntArray) -> list[dict[str, Any]]:
+    """Return both parts of each tenant's level after the round, if past holdings count.
+
+    They are parts of the pool in the dominant resource of their sum, not per weight.
+    """
+    snapshot = draft.snapshot
+    if snapshot.memory is None:
+        return [{}] * len(held_after)
+    past, now = parts_of_level(snapshot.memory, held_after, snapshot.pool)
+    dominant = (past + now).argmax(axis=1)
+    return [
+        {"level": {"past": float(past[tenant, each]), "now": float(now[tenant, each])}}
+        for tenant, each in enumerate(dominant.tolist())
+    ]
 
 
 def _group_shares(draft: RoundDraft, held_after: IntArray) -> tuple[dict[str, Any], ...]:

@@ -52,10 +52,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
             "slot_start_at": draft.slot.start_at.isoformat(),
             "obstacles": [each.document() for each in obstacles.obstacles_of(request)],
         }
-        share = draft.shares[snapshot.tenant[request]]
-        if share["target"] is not None:
-            detail["share"] = {"held": share["after"], "fair": share["target"]}
-        return detail
+        return detail | _share_detail(draft, request)
 
     waiting: dict[UUID, WaitingStatus] = {}
     for request, parts in _left_out_by_request(allocation.left_out).items():
@@ -153,6 +150,17 @@ def _merge_status(one: WaitingStatus, other: WaitingStatus) -> WaitingStatus:
     """Merge the statuses of two parts of a request; the reason of more VMs counts."""
     more = one if one.count >= other.count else other
     return replace(more, count=one.count + other.count)
+
+
+def _share_detail(draft: RoundDraft, request: int) -> dict[str, Any]:
+    """Return the share of a request's tenant, and the parts of its level if its past counts."""
+    share = draft.shares[draft.snapshot.tenant[request]]
+    if share["target"] is None:
+        return {}
+    detail = {"share": {"held": share["after"], "fair": share["target"]}}
+    if draft.memory is not None:
+        detail["memory"] = {**share["level"], **draft.memory.document()}
+    return detail
 
 
 def _left_out_by_request(left_out: Sequence[LeftOut]) -> dict[int, list[LeftOut]]:

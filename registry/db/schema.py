@@ -738,8 +738,19 @@ rounds = Table(
     Column("dropped", Integer, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("prices", Json),  # NULL: of a round from before, or not known
+    Column("memory", Json),  # NULL: the round counted no past holdings
     CheckConstraint("decided_by IN ('policy', 'fallback')", name="decided_by_known"),
     sqlite_autoincrement=True,
+)
+
+# What each tenant and group held in the past: amounts by resource, the past ones in millionths.
+past_holdings = Table(
+    "past_holdings",
+    metadata,
+    Column("owner_id", Uuid, primary_key=True),
+    Column("past", Json, nullable=False),
+    Column("charged", Json, nullable=False),
+    Column("at_us", BigInteger, nullable=False),  # of the database's clock, since 1970
 )
 
 # Apart from `rounds`: it is large, and is purged sooner.

@@ -307,6 +307,27 @@ class RoundHoldings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PastHolding:
+    """What is kept of the past holdings of a tenant or group, by resource."""
+
+    past: Mapping[str, int]  #: decayed mean at ``at_us``, in millionths of a unit
+    charged: Mapping[str, int]  #: what counts as held since
+    at_us: int  #: microseconds since 1970, by the database's clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastHoldingChanges:
+    """Changes of past holdings, by the id of a tenant or group."""
+
+    kept: Mapping[UUID, PastHolding] = field(default_factory=dict)
+    gone: tuple[UUID, ...] = ()
+    anew: bool = False  #: whether everything that was kept is deleted first
+
+    def __bool__(self) -> bool:
+        return bool(self.kept or self.gone or self.anew)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundCommit:
     """A round's decision and its record, for one transaction."""
 
@@ -339,6 +360,9 @@ class RoundCommit:
     spot: SpotCommit = SpotCommit()
     reserved: ReservedCommit = ReservedCommit()
     holdings: RoundHoldings | None = None  #: None: proofs do not let tenants recompute shares
+    #: half-life and horizon of past holdings; None: they did not count
+    memory: Mapping[str, int] | None = None
+    past_holdings: PastHoldingChanges = PastHoldingChanges()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,6 +407,8 @@ class RoundListEntry:
     created_at: datetime
     group_shares: tuple[Mapping[str, Any], ...] = ()  #: of the groups of tenants
     prices: Mapping[str, Any] | None = None  #: None: of a round from before, or not known
+    #: half-life and horizon of past holdings; None: they did not count
+    memory: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -481,6 +507,7 @@ class LatestRound:
     dropped: int
     cut: bool
     inputs_digest: str
+    memory: Mapping[str, int] | None = None  #: None: it counted no past holdings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

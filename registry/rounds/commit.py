@@ -63,6 +63,7 @@ from registry.rounds.dropped_placements import (
 from registry.rounds.hash_chain import add_link
 from registry.rounds.head_signatures import HeadSigner
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
+from registry.rounds.past_holdings import write_past_holdings
 from registry.rounds.reserved_room import record_reservation_use, record_reserved_room
 from registry.rounds.rule_violations import drop_rule_violations
 from registry.rounds.spot import announce_endings, reduce_kept_room
@@ -110,7 +111,7 @@ def commit_round(
     number = _insert_round(
         connection, commit, now, [vm for vm, _ in chosen], dropped=again, signer=signer
     )
-    # 5. Note what the round decided of spot VMs and of reservations.
+    # 5. Note what the round decided of spot VMs and reservations, and what tenants held.
     if commit.spot.keeps_rooms:
         reduce_kept_room(
             connection, Counter((vm.request_id, host_id) for vm, host_id in chosen), now
@@ -121,6 +122,8 @@ def commit_round(
             connection, Counter(vm.request_id for vm, _ in chosen if vm.generation == 0)
         )
         record_reserved_room(connection, commit.reserved, moved, number, now=now, actor=ACTOR)
+    if commit.past_holdings:
+        write_past_holdings(connection, commit.past_holdings)
     # 6. Insert the assignments, and the inputs and the outcome for replays.
     with background_executor(connection) as later:
         disks = {vm: disk for of_request in kept.values() for vm, disk in of_request.items()}

@@ -91,6 +91,12 @@ def read_forecast_inputs(connection: Connection, known: KnownHosts | None = None
     )
 
 
+def sample_past_lives(connection: Connection, now: datetime) -> tuple[PastLife, ...]:
+    """Return past lifetimes of a sample of VMs, in a caller's transaction."""
+    made = _sample_vms(connection, now)
+    return _past_lives(made, _first_placed_at(connection, [row.id for row in made]), now)
+
+
 def _sample_vms(connection: Connection, now: datetime) -> list[Row[Any]]:
     """Return a sample of VMs, living and gone, by creation time, the newest first."""
     newest = connection.execute(_vm_sample_query().order_by(vms.c.id.desc()).limit(NEWEST)).all()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import zlib
+from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Row, select
 
@@ -18,6 +20,8 @@ from registry.records.rounds import (
     CommittedRound,
     LatestRound,
     Lease,
+    PastHolding,
+    PastHoldingChanges,
     RoundCommit,
     RoundListEntry,
     RoundRecord,
@@ -27,6 +31,8 @@ from registry.rounds.cluster_view import latest_round, read_cluster
 from registry.rounds.commit import commit_round
 from registry.rounds.head_signatures import HeadSigner
 from registry.rounds.known_hosts import KnownHosts
+from registry.rounds.leases import check_epoch
+from registry.rounds.past_holdings import read_mean_life_s, read_past_holdings, write_past_holdings
 
 _SUMMARY = tuple(RoundListEntry.__dataclass_fields__)
 
@@ -72,6 +78,29 @@ class Rounds:
         """
         with translate_ledger_refusals(), self._database.write() as connection:
             return commit_round(connection, commit, self.signer)
+
+    def past_holdings(self) -> Mapping[UUID, PastHolding]:
+        """Return what is kept of the past holdings of each tenant and group."""
+        with self._database.read() as connection:
+            return read_past_holdings(connection)
+
+    def mean_life_s(self) -> float | None:
+        """Return the mean life of VMs; None if too few have ended."""
+        with self._database.read() as connection:
+            return read_mean_life_s(connection)
+
+    @retry_on_rollback
+    def keep_past_holdings(self, lease: Lease, changes: PastHoldingChanges) -> None:
+        """Write changes of past holdings without a round.
+
+        Raises
+        ------
+        StaleEpochError
+            If the lease is over, or of another epoch.
+        """
+        with self._database.write() as connection:
+            check_epoch(connection, lease.name, lease.holder, lease.epoch, until_commit=True)
+            write_past_holdings(connection, changes)
 
     def get(self, number: int) -> RoundRecord:
         """Return a round, with all that a replay needs while it is kept.
