@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from registry.admin.capacity_history import CapacityHistory
 from registry.admin.clock_steps import ClockSteps
 from registry.admin.connections import DatabaseConnections, database_connections
 from registry.admin.database_role import DatabaseRoles, database_roles
@@ -133,9 +134,9 @@ class Registry:
         self.site_keys = SiteKeys(database)
         self.cluster_queries = ClusterQueries(database)
         self.shadows = Shadows(database)
-        self.usage = UsageSums(database)
-        self.prices = Prices(database)
+        self.usage, self.prices = UsageSums(database), Prices(database)
         self.retention = Retention(database)
+        self.capacity_history = CapacityHistory(database)
         self.history = History(database)
         self.events = Events(database)
         self.audit = Audit(database)

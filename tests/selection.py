@@ -17,6 +17,7 @@ from scripts.run_tests import PART, REST, SHORT
 
 #: Product modules whose SQL differs by database, and the tests that run on both in the short form.
 ON_BOTH_DATABASES: Final = {
+    "registry/admin/capacity_samples.py": ("tests/integration/usage/test_capacity_history.py",),
     "registry/admin/connections.py": ("tests/integration/admin/test_doctor.py",),
     "registry/admin/database_role.py": ("tests/integration/admin/test_run_role.py",),
     "registry/admin/doctor.py": ("tests/integration/admin/test_doctor.py",),

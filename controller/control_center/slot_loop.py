@@ -13,6 +13,7 @@ from types import FrameType
 
 import structlog
 
+from controller.control_center.capacity_sampler import CapacitySampler
 from controller.control_center.clock_watch import ClockWatch, lease_lengths
 from controller.control_center.dispatch import Dispatcher
 from controller.control_center.failures import FailedHosts
@@ -373,6 +374,11 @@ def main(settings: ControllerSettings | None = None) -> None:
         threading.Thread(target=leadership.renew_until_stopped, args=(stop,), name="lease"),
         threading.Thread(target=dispatcher.run, args=(stop,), name="sweep"),
         threading.Thread(target=purger.run, args=(stop,), name="purge"),
+        threading.Thread(
+            target=CapacitySampler(registry, lambda: leadership.lease, dispatcher.clock).run,
+            args=(stop,),
+            name="capacity",
+        ),
         threading.Thread(target=failed_hosts.run, args=(stop,), name="failed-hosts"),
         threading.Thread(target=plans.run, args=(stop,), name="plans"),
         threading.Thread(

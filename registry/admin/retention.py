@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy import Column, Connection, Select, delete, exists, func, select
 
+from registry.admin.capacity_history import KEPT
 from registry.db.bulk import is_any_of
 from registry.db.clock import db_now, earlier_time
 from registry.db.engine import Database, retry_on_rollback
@@ -23,6 +24,7 @@ from registry.db.schema import (
     assignment_resources,
     assignments,
     audit,
+    capacity_days,
     events,
     login_codes,
     moves,
@@ -82,6 +84,7 @@ class PurgeCounts:
     reservations: int = 0
     moves: int = 0
     links: int = 0
+    capacity_days: int = 0
     login_codes: int = 0
     login_tokens: int = 0
 
@@ -242,6 +245,10 @@ def _due_queries(
             audit.c.at < audit_end,
         )
         .order_by(audit.c.id),
+        "capacity_days": select(capacity_days.c.day)
+        .distinct()
+        .where(capacity_days.c.day < (now - KEPT).date())
+        .order_by(capacity_days.c.day),
         "login_codes": select(login_codes.c.id)
         .where(login_codes.c.expires_at < now - LOGINS_KEPT)
         .order_by(login_codes.c.expires_at),
@@ -321,6 +328,7 @@ _KEYS: Final[Mapping[str, Sequence[Column[Any]]]] = {
     "moves": (moves.c.id,),
     "events": (events.c.id,),
     "audit": (audit.c.id,),
+    "capacity_days": (capacity_days.c.day,),
     "login_codes": (login_codes.c.id,),
     "login_tokens": (tokens.c.id,),
 }

@@ -1183,6 +1183,34 @@ site_currency = Table(
     Column("minor_digits", Integer, nullable=False),
 )
 
+# Label sets of hosts, whose capacity is recorded apart. The first two numbers have no row: see
+# `registry.admin.capacity_history`.
+capacity_classes = Table(
+    "capacity_classes",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("labels", Text, nullable=False),  # sorted, joined by commas
+)
+
+# A row for each day (UTC) and class; `registry.usage.packed_days` packs its hours.
+capacity_days = Table(
+    "capacity_days",
+    metadata,
+    Column("day", Date, primary_key=True),
+    Column("class_id", Integer, primary_key=True),
+    Column("hours", LargeBinary, nullable=False),
+)
+
+# One row: the sums of the samples of the present hour.
+capacity_samples = Table(
+    "capacity_samples",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("hour", UtcDateTime, nullable=False),
+    Column("sampled_at", UtcDateTime, nullable=False),
+    Column("sums", LargeBinary, nullable=False),
+)
+
 build_failures = Table(
     "build_failures",
     metadata,

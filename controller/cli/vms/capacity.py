@@ -1,12 +1,14 @@
-"""`fuga capacity`: how many more VMs fit now, where, and which resource runs out first."""
+"""`fuga capacity`: how many more VMs fit now, where, and capacity over time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
+from controller.cli.vms.capacity_trend import show_trend
 from controller.session.session import Session, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
@@ -26,6 +28,28 @@ def capacity(
             metavar="host|zone|label:KEY",
             help="Instead: would the VMs of any one of these find room on other hosts? (operators)",
         ),
+    ] = None,
+    trend: Annotated[
+        bool,
+        typer.Option(
+            "--trend",
+            help="Instead: what was committed in the last days, and its growth (operators)",
+        ),
+    ] = False,
+    days: Annotated[
+        int,
+        typer.Option(min=1, max=731, help="With --trend: the number of days; by the hour up to 2"),
+    ] = 30,
+    host_class: Annotated[
+        str | None,
+        typer.Option(
+            "--class",
+            metavar="LABELS",
+            help="With --trend: only hosts with exactly these labels, joined by commas",
+        ),
+    ] = None,
+    resource: Annotated[
+        str | None, typer.Option(help="With --trend: a table of this resource")
     ] = None,
     tenant: Annotated[str | None, typer.Option(help="Tenant whose VM groups apply")] = None,
     requires: Annotated[
@@ -50,8 +74,14 @@ def capacity(
     ] = None,
 ) -> None:
     """Show how many more VMs of a type fit now, where, and which resource runs out first."""
-    if (vm_type is None) == (survive is None):
-        raise BadInputError("name a VM type, or what may fail: `fuga capacity --survive host`")
+    if [vm_type is not None, survive is not None, trend].count(True) != 1:
+        raise BadInputError(
+            "name a VM type, what may fail (`fuga capacity --survive host`), or --trend"
+        )
+    if trend:
+        now = datetime.now(UTC)
+        show_trend(session, days=days, host_class=host_class, resource=resource, now=now)
+        return
     if survive is not None:
         print_survival(session, session.api.survival(survive))
         return

@@ -15,6 +15,7 @@ USAGE_GROUPING: Final = f"^(tenant|group|type|label:{KEY[1:-1]})$"
 PRICE: Final = r"^[0-9]{1,10}(\.[0-9]{1,15})?$"
 CURRENCY: Final = r"^[A-Za-z][A-Za-z0-9-]{0,15}$"
 DAY: Final = r"^20[0-9]{2}-[01][0-9]-[0-3][0-9]$"
+HOST_CLASS: Final = r"^(no labels|[A-Za-z0-9._:/=,-]+)$"
 LABEL_FILTER: Final = f"{KEY[:-1]}={VALUE[1:]}"
 REFERENCE: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?(:[0-9]{1,9})?$"
 NAME: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$"
@@ -79,6 +80,7 @@ PATTERNS_SAID: Final[Mapping[str, str]] = MappingProxyType(
         HTTP_REQUEST_ID: "1 to 64 letters, digits and . _ -, as in X-Request-Id",
         IDEMPOTENCY_KEY: "1 to 200 printable characters without blanks",
         FAILURE_DOMAIN: "host, zone or label:KEY",
+        HOST_CLASS: "labels joined by commas, `no labels` or `others`",
         USAGE_GROUPING: "tenant, group, type or label:KEY",
         PRICE: "a decimal number as a text, such as 0.025, with at most 15 decimal places",
         CURRENCY: "1 to 16 letters, digits and -, the first a letter, such as EUR",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -25,6 +25,7 @@ from controller.rest.schemas.values import (
     SearchQuery,
     TtlSeconds,
     UserDataText,
+    parse_moment_field,
 )
 from controller.settings import FAILURE_DOMAIN
 from registry import RequestState, VmState
@@ -167,6 +168,14 @@ class RequestsQuery(SearchQuery):
     label: LabelFilter = Field(default=[], description=LABELS_SAID)
 
 
+#: 64 labels of 128 characters, with commas.
+HostClassName = Annotated[str, Field(pattern=patterns.HOST_CLASS, max_length=64 * 129)]
+_HOST_CLASS: Final = (
+    "Labels of the hosts, joined by commas; `no labels` and `others` are classes, too. Omitted: all"
+    " hosts."
+)
+
+
 class CapacityQuery(BaseModel):
     """The VMs to fit: a type, and the rules of a request for them."""
 
@@ -195,6 +204,32 @@ class CapacityQuery(BaseModel):
             affinity=hard(self.affinity),
             spread=self.spread,
         )
+
+
+class CapacityHistoryQuery(PageQuery):
+    """Selects a period, and the class of hosts and resource."""
+
+    since: MomentText
+    until: MomentText | None = Field(
+        None, description="Now, if it is omitted or later; at most two years after `since`."
+    )
+    step: Literal["hour", "day"] = "hour"
+    host_class: HostClassName | None = Field(None, description=_HOST_CLASS)
+    resource: Name | None = None
+
+    def period(self) -> dict[str, Any]:
+        """Return both times; raise `InvalidError` for a date that does not exist."""
+        return {name: parse_moment_field(name, getattr(self, name)) for name in ("since", "until")}
+
+
+class CapacityTrendsQuery(BaseModel):
+    """Selects a period, and the class of hosts and resource."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    days: Annotated[int, Field(ge=1, le=731)] = Field(30, description="Days before today (UTC).")
+    host_class: HostClassName | None = Field(None, description=_HOST_CLASS)
+    resource: Name | None = None
 
 
 class SurvivalQuery(BaseModel):

@@ -43,6 +43,10 @@ QUERIES: Final[dict[str, list[str]]] = {
     "since": ["2020-01-01T00:00:00Z"],
     "group": [RIVAL],
     "by": ["tenant", "group", "type", "label:app"],
+    "step": ["hour", "day"],
+    "host_class": ["others"],
+    "resource": ["vcpus"],
+    "days": ["30"],
 }
 #: Those that narrow a list, and are left out but for one call.
 NARROWING: Final = frozenset(

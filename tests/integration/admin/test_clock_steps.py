@@ -38,6 +38,8 @@ LEFT_ALONE: Final[dict[str, set[str]]] = {
     "shadow_rounds": {"created_at"},
     "console_reads": {"requested_at", "answered_at"},
     "strangers": {"first_seen_at"},
+    # Another hour begins with the next sample, whichever hour it is.
+    "capacity_samples": {"hour", "sampled_at"},
     "preserved_disks": {"kept_at"},
     "installation_secrets": {"made_at"},
     "vm_types": {"created_at"},
