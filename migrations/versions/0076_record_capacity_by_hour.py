@@ -1,7 +1,7 @@
 """Record capacity and its use by hour, class of hosts and resource.
 
-Revision ID: 0075
-Revises: 0074
+Revision ID: 0076
+Revises: 0075
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0075"
-down_revision = "0074"
+revision = "0076"
+down_revision = "0075"
 branch_labels = None
 depends_on = None
 
