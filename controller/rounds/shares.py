@@ -28,6 +28,7 @@ def record_shares(draft: RoundDraft) -> None:
         pool=tuple(snapshot.pool[:counted].tolist()),
         before=snapshot.held[:, :counted].tolist(),
         after=held_after[:, :counted].tolist(),
+        past=None if snapshot.memory is None else snapshot.memory.past,
     )
     draft.fair_distance = _fair_distance(draft.shares)
 

@@ -25,8 +25,9 @@ from controller.session.json_shapes import (
     short_text,
 )
 
-#: Versions of the file's format. The second adds keys, signatures and what shares follow from.
-FORMATS: Final = (1, 2)
+#: Versions of the file's format. The second adds keys, signatures and what shares follow from; the
+#: third levels and what they follow from, in rounds in which past holdings count.
+FORMATS: Final = (1, 2, 3)
 #: The predecessor of the first link.
 BEGINNING: Final = "0" * 64
 MAX_BYTES: Final = 1 << 30
@@ -40,6 +41,12 @@ _OF_HEADER: Final = (
 _OF_ROW: Final = ("tenant", "weight", "before", "after", "target", "asked", "given")
 #: What the second format adds to a round, its header and its row.
 _SIGNED, _POOL, _HELD = "signed", "pool", "held"
+#: What the third format adds to its header and its row.
+_MEMORY, _LEVEL = "memory", "level"
+#: A level may differ from the recomputed one by so much of it: powers are rounded.
+_OF_LEVEL: Final = 1e-9
+#: Parts of a unit in which past holdings are stated.
+_PARTS: Final = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +77,7 @@ def build_proof_document(
     """
     if keys is None:
         return {"fuga_proofs": 1, "tenant": tenant, "rounds": list(proofs)}
-    return {"fuga_proofs": 2, "tenant": tenant, "keys": list(keys), "rounds": list(proofs)}
+    return {"fuga_proofs": 3, "tenant": tenant, "keys": list(keys), "rounds": list(proofs)}
 
 
 def parse_document(data: bytes) -> dict[str, Any]:
@@ -99,8 +106,8 @@ def parse_document(data: bytes) -> dict[str, Any]:
         raise ProofError("the file is none of `fuga verify --save`: it has no fuga_proofs")
     file_format = expect_int(found["fuga_proofs"], "fuga_proofs")
     if file_format not in FORMATS:
-        raise ProofError(f"the file has format {file_format}, this reads 1 and 2")
-    keys = ("fuga_proofs", "tenant", "rounds", *["keys"] * (file_format == 2))
+        raise ProofError(f"the file has format {file_format}, this reads 1 to 3")
+    keys = ("fuga_proofs", "tenant", "rounds", *["keys"] * (file_format > 1))
     document = expect_object(found, keys, "the file")
     expect_str(document["tenant"], "tenant")
     expect_list(document["rounds"], "rounds")
@@ -194,7 +201,7 @@ def _round_of_link(proofs: Sequence[Mapping[str, Any]], known: str) -> int:
 
 def _check_round(proof: Any, where: str, file_format: int) -> None:
     """Recompute a round's digests from its row to its link, and compare them."""
-    second = file_format == 2
+    second, third = file_format > 1, file_format > 2
     expect_object(proof, (*_KEYS, *[_SIGNED] * second), where)
     number = expect_int(proof["round"], f"{where}.round")
     for name in ("previous", "content", "link"):
@@ -207,24 +214,31 @@ def _check_round(proof: Any, where: str, file_format: int) -> None:
         if not (row is proof["salt"] is proof["root"] is None and proof["path"] == []):
             raise ProofError(f"round {number}: it has a row but no header")
         return
-    expect_object(header, (*_OF_HEADER, *[_POOL] * second), f"{where}.header")
+    expect_object(header, (*_OF_HEADER, *[_POOL] * second, *[_MEMORY] * third), f"{where}.header")
     values = _header_values(header, where)
     if values[0] != number:
         raise ProofError(f"round {number}: its header is that of round {values[0]}")
     pool = _parse_pool(header.get(_POOL), where)
+    memory = _parse_memory(header.get(_MEMORY), pool, where)
     root = parse_digest(proof["root"], f"{where}.root")
     if row is not None:
-        expect_object(row, (*_OF_ROW, *[_HELD] * second), f"{where}.row")
+        expect_object(row, (*_OF_ROW, *[_HELD] * second, *[_LEVEL] * third), f"{where}.row")
         held = _parse_held(row.get(_HELD), pool, where)
-        if _merkle_root(proof, held, where) != root:
+        level = _parse_level(row.get(_LEVEL), pool, memory, where)
+        if _merkle_root(proof, held, level, where) != root:
             raise ProofError(f"round {number}: its row is not the one that was committed")
         if pool is not None and held is not None:
             _check_shares(row, held, pool, number)
+        if pool is not None and held is not None and memory is not None and level is not None:
+            _check_level(row[_LEVEL], level[0], held[1], pool[1], memory, number=number)
     elif not (proof["salt"] is None and proof["path"] == []):
         raise ProofError(f"round {number}: it has a path but no row")
     if pool is not None:
         values += pool
-    content = _hex_digest("round", root, _canonical_json(values), version=1 if pool is None else 2)
+    version = 1 if pool is None else 2 if memory is None else 3
+    content = _hex_digest(
+        "round", root, _canonical_json([*values, *(memory or ())]), version=version
+    )
     if content != proof["content"]:
         raise ProofError(f"round {number}: its disclosed content is not what was committed")
 
@@ -241,6 +255,65 @@ def _check_shares(
                 f"round {number}: the share {name} it is {row[name]}, but what the row holds of"
                 f" the pool is {share}"
             )
+
+
+def _check_level(
+    stated: Mapping[str, float],
+    past: Sequence[int],
+    held: Sequence[int],
+    pool: Sequence[int],
+    memory: Sequence[int],
+    *,
+    number: int,
+) -> None:
+    """Recompute both parts of a level: the largest sum of d * past and (1 - d) * now."""
+    half_life_s, horizon_s = memory
+    part = 2.0 ** -(horizon_s / half_life_s)
+    sums = [
+        (part * then / _PARTS / whole, (1 - part) * now / whole)
+        for then, now, whole in zip(past, held, pool, strict=True)
+        if whole
+    ]
+    level, found = max(map(sum, sums), default=0.0), stated["past"] + stated["now"]
+    is_a_resource = not sums or any(
+        all(
+            abs(each - stated[name]) <= _OF_LEVEL * max(level, _OF_LEVEL)
+            for name, each in zip(("past", "now"), parts, strict=True)
+        )
+        for parts in sums
+    )
+    if not is_a_resource or abs(level - found) > _OF_LEVEL * max(level, _OF_LEVEL):
+        raise ProofError(
+            f"round {number}: the level is {found}, but by what the row held and holds it is"
+            f" {level}"
+        )
+
+
+def _parse_memory(memory: Any, pool: Sequence[Any] | None, where: str) -> list[int] | None:
+    """Return half-life and horizon of past holdings; None if they do not count."""
+    if memory is None:
+        return None
+    where = f"{where}.header.{_MEMORY}"
+    names = ("half_life_s", "horizon_s")
+    expect_object(memory, names, where)
+    found = [expect_int(memory[name], f"{where}.{name}") for name in names]
+    if pool is None or min(found) < 1:
+        raise ProofError(f"{where}: times above 0 are expected, and a pool")
+    return found
+
+
+def _parse_level(
+    level: Any, pool: Sequence[Any] | None, memory: Sequence[int] | None, where: str
+) -> list[Any] | None:
+    """Return the checked values of a level as they are digested; None if there is none."""
+    if (level is None) != (memory is None):
+        raise ProofError(f"{where}: the level of the row and the memory belong together")
+    if level is None or pool is None:
+        return None
+    where = f"{where}.row.{_LEVEL}"
+    expect_object(level, ("past", "now", "past_millionths"), where)
+    past = _parse_amounts(level["past_millionths"], len(pool[0]), f"{where}.past_millionths")
+    return [past, *(float_hex(level[name], f"{where}.{name}") for name in ("past", "now"))]
 
 
 def _parse_pool(pool: Any, where: str) -> list[Any] | None:
@@ -299,7 +372,10 @@ def _header_values(header: Mapping[str, Any], where: str) -> list[Any]:
 
 
 def _merkle_root(
-    proof: Mapping[str, Any], held: tuple[list[int], list[int]] | None, where: str
+    proof: Mapping[str, Any],
+    held: tuple[list[int], list[int]] | None,
+    level: Sequence[Any] | None,
+    where: str,
 ) -> bytes:
     """Compute the root of a round's Merkle tree from a tenant's row and its path."""
     row = proof["row"]
@@ -309,9 +385,10 @@ def _merkle_root(
         None if row["target"] is None else float_hex(row["target"], f"{where}.row.target"),
         *(expect_int(row[name], f"{where}.row.{name}") for name in ("asked", "given")),
         *(held or ()),
+        *(level or ()),
     ]
     salt = parse_digest(proof["salt"], f"{where}.salt")
-    version = b"1" if held is None else b"2"
+    version = b"1" if held is None else b"2" if level is None else b"3"
     text = b"fuga leaf " + version + b"\n" + salt + _canonical_json(values)
     found = hashlib.sha256(text).digest()
     path = proof["path"]

@@ -304,6 +304,8 @@ class RoundHoldings:
     #: by tenant and resource, tenants in the order of the round's shares
     before: Sequence[Sequence[int]]
     after: Sequence[Sequence[int]]  #: with the decided placements
+    #: decayed means of what they held, in millionths; None: past holdings do not count
+    past: Sequence[Sequence[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -420,6 +422,14 @@ class ProofPool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProofMemory:
+    """The decay of past holdings in a round."""
+
+    half_life_s: int
+    horizon_s: int  #: mean life of VMs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProofHeader:
     """The public fields of a round."""
 
@@ -434,6 +444,7 @@ class ProofHeader:
     bound: float | None
     fair_distance: float | None
     pool: ProofPool | None  #: None: of a round from before version 2
+    memory: ProofMemory | None = None  #: None: past holdings do not count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -442,6 +453,16 @@ class ProofHeld:
 
     before: tuple[int, ...]
     after: tuple[int, ...]  #: with the decided placements
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofLevel:
+    """Both parts of a tenant's level after a round, and the past that it follows from."""
+
+    past: float  #: parts of the pool, for what it held in the past
+    now: float  #: parts of the pool, for what it holds
+    #: decayed mean of what it held, in millionths, by resource in the order of the pool
+    past_millionths: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -456,6 +477,7 @@ class ProofRow:
     asked: int  #: number of the tenant's VMs that waited
     given: int  #: number of VMs that the round placed
     held: ProofHeld | None  #: None: of a round from before version 2
+    level: ProofLevel | None = None  #: None: past holdings do not count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,9 @@ is the digest of the previous link and of the round: its public fields and the r
 The site signs links with a key of its own, if it has one (`registry/rounds/head_signatures.py`).
 `controller/session/proofs.py` verifies the chain, and shares no code with this module.
 
-Content and leaves have two versions. The second adds the pool to the public fields, and to each
-leaf what its tenant holds, so that a tenant can recompute its share.
+Content and leaves have three versions. The second adds the pool to the public fields, and to each
+leaf what its tenant holds, so that a tenant can recompute its share. The third is that of rounds in
+which past holdings count: it adds their decay, and to each leaf the past and the level.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from registry.records.rounds import (
     HeadSignature,
     ProofHeader,
     ProofHeld,
+    ProofLevel,
+    ProofMemory,
     ProofPool,
     ProofRow,
     RoundCommit,
@@ -52,7 +55,7 @@ _HEADER_COLUMNS: Final = tuple(
     rounds.c[name]
     for name in (
         "number", "slot_start_at", "policy", "decided_by", "cut", "seed", "engine_version",
-        "inputs_digest", "bound", "fair_distance", "shares",
+        "inputs_digest", "bound", "fair_distance", "shares", "memory",
     )
 )  # fmt: skip
 
@@ -177,7 +180,10 @@ def _round_proof(row: Row[Any], tenant: str) -> RoundProof:
 
 def _packed_holdings(holdings: RoundHoldings) -> bytes:
     # `dataclasses.asdict` would copy each list, which takes longer than packing them.
-    return pack_json({name: getattr(holdings, name) for name in RoundHoldings.__dataclass_fields__})
+    fields = {name: getattr(holdings, name) for name in RoundHoldings.__dataclass_fields__}
+    if holdings.past is None:  # the bytes of rounds without a memory stay as before
+        del fields["past"]
+    return pack_json(fields)
 
 
 def _stored_holdings(packed: bytes | None) -> RoundHoldings | None:
@@ -193,14 +199,20 @@ def _to_proof_rows(
 ) -> list[ProofRow]:
     if holdings is None:
         return [_to_proof_row(share, None) for share in shares]
+    pasts = [None] * len(shares) if holdings.past is None else holdings.past
     # The numbers of rows differ only in a database that was changed, whose proofs fail.
     return [
-        _to_proof_row(share, ProofHeld(before=tuple(before), after=tuple(after)))
-        for share, before, after in zip(shares, holdings.before, holdings.after, strict=False)
+        _to_proof_row(share, ProofHeld(before=tuple(before), after=tuple(after)), past)
+        for share, before, after, past in zip(
+            shares, holdings.before, holdings.after, pasts, strict=False
+        )
     ]
 
 
-def _to_proof_row(share: Mapping[str, Any], held: ProofHeld | None) -> ProofRow:
+def _to_proof_row(
+    share: Mapping[str, Any], held: ProofHeld | None, past: Sequence[int] | None = None
+) -> ProofRow:
+    level = share.get("level")
     target = share.get("target")
     return ProofRow(
         tenant=share["tenant"],
@@ -211,6 +223,13 @@ def _to_proof_row(share: Mapping[str, Any], held: ProofHeld | None) -> ProofRow:
         asked=int(share.get("asked", 0)),
         given=int(share.get("given", 0)),
         held=held,
+        level=None
+        if level is None or past is None
+        else ProofLevel(
+            past=_normalized_float(level["past"]),
+            now=_normalized_float(level["now"]),
+            past_millionths=tuple(past),
+        ),
     )
 
 
@@ -221,7 +240,7 @@ def _normalized_float(value: Any) -> float:
 
 def _row_values(row: ProofRow) -> list[Any]:
     """Return the values of a row for its digest, with floats as their bits."""
-    values = [
+    values: list[Any] = [
         row.tenant,
         row.weight.hex(),
         row.before.hex(),
@@ -230,7 +249,11 @@ def _row_values(row: ProofRow) -> list[Any]:
         row.asked,
         row.given,
     ]
-    return values if row.held is None else [*values, row.held.before, row.held.after]
+    if row.held is not None:
+        values += [row.held.before, row.held.after]
+    if row.level is not None:
+        values += [row.level.past_millionths, row.level.past.hex(), row.level.now.hex()]
+    return values
 
 
 def _to_proof_header(
@@ -251,6 +274,11 @@ def _to_proof_header(
         bound=outcome["bound"],
         fair_distance=outcome["fair_distance"],
         pool=pool,
+        memory=None
+        if outcome["memory"] is None
+        else ProofMemory(
+            half_life_s=outcome["memory"]["half_life_s"], horizon_s=outcome["memory"]["horizon_s"]
+        ),
     )
 
 
@@ -270,7 +298,10 @@ def _content_digest(header: ProofHeader, root: bytes) -> str:
     if header.pool is None:
         return _sha256_hex("round", root, _canonical_text(values).encode())
     values += [header.pool.resources, header.pool.amounts]
-    return _sha256_hex("round", root, _canonical_text(values).encode(), version=2)
+    if header.memory is not None:
+        values += [header.memory.half_life_s, header.memory.horizon_s]
+    version = 2 if header.memory is None else 3
+    return _sha256_hex("round", root, _canonical_text(values).encode(), version=version)
 
 
 def _sorted_leaves(salt: bytes, rows: Sequence[ProofRow], record: bytes) -> list[bytes]:
@@ -279,7 +310,7 @@ def _sorted_leaves(salt: bytes, rows: Sequence[ProofRow], record: bytes) -> list
 
 
 def _row_leaf(salt: bytes, row: ProofRow) -> bytes:
-    version = 1 if row.held is None else 2
+    version = 1 if row.held is None else 2 if row.level is None else 3
     return _leaf_digest(salt, _canonical_text(_row_values(row)), version=version)
 
 

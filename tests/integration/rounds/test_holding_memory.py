@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -9,6 +13,8 @@ import pytest
 from controller.queries.request_explanation import explain_request
 from controller.rounds.inputs import read_round_inputs
 from controller.rounds.replay import replay_round
+from controller.session.json_shapes import ProofError
+from controller.session.proofs import build_proof_document, parse_document, verify_chain
 from registry import Registry
 from registry.rounds import PastHolding
 from tests.integration.moves.test_room import DecidesHere, run
@@ -108,6 +114,44 @@ def test_a_round_with_memory_is_replayed_to_the_byte(contended: Registry, raw: R
     assert told is not None
     assert told.placed == 1
     assert replay_round(contended, told.number).identical
+
+
+def test_a_tenant_recomputes_its_level_from_its_proof(contended: Registry, raw: RawSql) -> None:
+    let_time_pass(raw, HALF_LIFE_S)
+    add_request(contended, 1, tenant="a", name="more")
+    told = a_round(contended, 120)
+    assert told is not None
+
+    saved = json.dumps(exported(contended)).encode()
+
+    assert verify_chain(parse_document(saved), "a").rows == told.number
+    [newest, *_] = parse_document(saved)["rounds"]
+    assert newest["header"]["memory"] == {"half_life_s": 3600, "horizon_s": 3600}
+    assert newest["row"]["level"]["past"] == pytest.approx(0.25, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [
+        lambda newest: newest["row"]["level"].update(past=0.5),
+        lambda newest: newest["row"]["level"].update(past_millionths=[1, 0, 0]),
+        lambda newest: newest["header"]["memory"].update(half_life_s=7200),
+        lambda newest: newest["row"].update(level=None),
+    ],
+)
+def test_an_altered_level_is_found(
+    contended: Registry, alter: Callable[[dict[str, Any]], None]
+) -> None:
+    document = exported(contended)
+    alter(document["rounds"][0])
+
+    with pytest.raises(ProofError):
+        verify_chain(parse_document(json.dumps(document).encode()), "a")
+
+
+def exported(register: Registry) -> dict[str, Any]:
+    proofs = register.round_proofs.list("a").items
+    return build_proof_document("a", [dataclasses.asdict(each) for each in proofs], keys=[])
 
 
 def test_nobody_is_charged_once_nothing_waits(contended: Registry, raw: RawSql) -> None:

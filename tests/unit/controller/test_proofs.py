@@ -219,8 +219,9 @@ def test_whatever_is_altered_is_found(saved: dict[str, Any]):
     rng = random.Random(7)
     for path in values(saved):
         for other in rng.sample(OTHERS, 5):
-            if type(at(saved, path)) is type(other) and at(saved, path) == other:
-                continue
+            its = at(saved, path)
+            if isinstance(its, bool) == isinstance(other, bool) and its == other:
+                continue  # 0 and 0.0 are one number
             data = json.dumps(put(saved, path, other)).encode()
             with pytest.raises(ProofError):
                 verify(data, saved["rounds"][0]["link"])
