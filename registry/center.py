@@ -74,6 +74,7 @@ from registry.tenancy.quotas import Quotas
 from registry.tenancy.ssh_keys import SshKeys
 from registry.tenancy.tenants import Tenants
 from registry.tenancy.tokens import Tokens
+from registry.usage.closed_months import ClosedMonths
 from registry.usage.prices import Prices
 from registry.usage.usage import UsageSums
 
@@ -135,12 +136,12 @@ class Registry:
         self.cluster_queries = ClusterQueries(database)
         self.shadows = Shadows(database)
         self.usage, self.prices = UsageSums(database), Prices(database)
+        self.closed_months = ClosedMonths(database)
         self.retention = Retention(database)
         self.capacity_history = CapacityHistory(database)
         self.history = History(database)
         self.events = Events(database)
-        self.audit = Audit(database)
-        self.tokens = Tokens(database)
+        self.audit, self.tokens = Audit(database), Tokens(database)
         self.logins = Logins(database)
         self.leases = Leases(database)
         self.monitors = Monitors(database)

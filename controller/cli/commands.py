@@ -35,7 +35,7 @@ COMMAND_ENTRIES: Final[Mapping[str, _CommandEntry]] = MappingProxyType(
         "requests": _CommandEntry(_ASK, "vms.requests:requests"),
         "vms": _CommandEntry(_ASK, "vms.requests:vms"),
         "counts": _CommandEntry(_ASK, "vms.counts:counts"),
-        "usage": _CommandEntry(_ASK, "vms.usage:usage"),
+        "usage": _CommandEntry(_ASK, "vms.usage:app"),
         "reserve": _CommandEntry(_ASK, "vms.reservations:reserve"),
         "reservations": _CommandEntry(_ASK, "vms.reservations:reservations"),
         "vm-groups": _CommandEntry(_ASK, "vms.vm_groups:vm_groups"),

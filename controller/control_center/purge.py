@@ -1,4 +1,4 @@
-"""Sums up usage and deletes old history, in small batches, for the control centre."""
+"""Sums up usage, signs closed months and deletes old history, in small batches, while leading."""
 
 from __future__ import annotations
 
@@ -56,6 +56,7 @@ class Purger:
     def purge(self, stop: threading.Event) -> PurgeCounts:
         """Delete all history that is due; stop between two batches if the lease is lost."""
         self.add_usage(stop)
+        self.sign_closed_months()
         taken = PurgeCounts()
         while not stop.is_set() and (lease := self._lease()) is not None:
             try:
@@ -79,6 +80,12 @@ class Purger:
             if not self._registry.usage.add_ended(by=self._clock.now()):
                 break
             stop.wait(self._pause_s)
+
+    def sign_closed_months(self) -> None:
+        """Sign closed months and corrections with the site's key, if this process has it."""
+        signer = self._registry.rounds.signer
+        if signer is not None and self._lease() is not None:
+            self._registry.closed_months.sign(signer.sign_entry)
 
 
 def purge_all(registry: Registry, periods: Periods, *, actor: str = "cli") -> PurgeCounts:

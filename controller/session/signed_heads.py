@@ -145,7 +145,7 @@ def _check_signature(
             f" {last} alone"
         )
     message = f"fuga head 1\n{number}\n{proof['link']}\n".encode()
-    if not _is_signed_by(name, signature, message):
+    if not is_signed_by(name, signature, message):
         raise ProofError(f"round {number}: its signature is not that of key {name} and this link")
     return key.public_key
 
@@ -162,7 +162,7 @@ def _keys_from(keys: Mapping[str, _Key], pinned: str) -> dict[str, _Key]:
     for name in following:
         successor = keys[name]
         message = f"fuga key 1\n{present.public_key}\n{name}\n{successor.first_round}\n".encode()
-        if successor.endorsement is None or not _is_signed_by(
+        if successor.endorsement is None or not is_signed_by(
             present.public_key, bytes.fromhex(successor.endorsement), message
         ):
             break
@@ -194,7 +194,8 @@ def _parse_keys(document: Mapping[str, Any]) -> dict[str, _Key]:
     return keys
 
 
-def _is_signed_by(public_key: str, signature: bytes, message: bytes) -> bool:
+def is_signed_by(public_key: str, signature: bytes, message: bytes) -> bool:
+    """Return whether a signature is that of an Ed25519 key and a message."""
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - slow
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
 

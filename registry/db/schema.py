@@ -1211,6 +1211,49 @@ capacity_samples = Table(
     Column("sums", LargeBinary, nullable=False),
 )
 
+# Closed months and corrections of them, as a chain of digests; triggers keep their rows.
+closed_usage = Table(
+    "closed_usage",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String(16), nullable=False),  # month, or correction
+    Column("month", Date, nullable=False),  # its first day
+    Column("currency", String(16)),  # none: the site had no prices
+    Column("minor_digits", Integer),
+    Column("author", Text, nullable=False),
+    Column("reason", Text),  # of a correction
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("salt", LargeBinary, nullable=False),
+    Column("previous", String(64), nullable=False),
+    Column("content", String(64), nullable=False),
+    Column("link", String(64), nullable=False),
+    # The leading control centre signs after the commit.
+    Column("signed_by", String(64)),
+    Column("signature", String(128)),
+    Index("uq_closed_usage_closed_once", "month", unique=True, **_partial_index("kind = 'month'")),
+)
+
+# What a tenant had in a closed month. Names are those of the time of closing.
+closed_usage_lines = Table(
+    "closed_usage_lines",
+    metadata,
+    Column("entry", BigInteger, ForeignKey("closed_usage.number"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("tenant_id", Uuid, nullable=False),
+    Column("tenant", Name, nullable=False),
+    Column("groups", Text, nullable=False),  # above the tenant, the nearest first: a/b
+    Column("vm_type", Name),  # none: a correction
+    Column("resource", Name, nullable=False),
+    Column("held_s", BigInteger, nullable=False),
+    Column("held_us", BigInteger, nullable=False),
+    Column("charged_s", BigInteger, nullable=False),
+    Column("charged_us", BigInteger, nullable=False),
+    Column("price", ExactDecimal(27, 15)),
+    Column("price_since", Date),
+    Column("cost", ExactDecimal(40, 6)),
+    Index(None, "tenant_id", "entry"),
+)
+
 build_failures = Table(
     "build_failures",
     metadata,

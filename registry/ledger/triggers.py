@@ -142,6 +142,49 @@ SQLITE: Final[Mapping[str, str]] = {
         BEGIN
             SELECT raise(ABORT, 'ledger: a VM type is immutable; an edit makes a revision');
         END""",
+    # ---- closed months -----------------------------------------------------
+    "closed_usage_is_immutable": """
+        BEFORE UPDATE ON closed_usage
+        WHEN OLD.signature IS NOT NULL OR NEW.number <> OLD.number OR NEW.kind <> OLD.kind
+          OR NEW.month <> OLD.month OR NEW.currency IS NOT OLD.currency
+          OR NEW.minor_digits IS NOT OLD.minor_digits OR NEW.author <> OLD.author
+          OR NEW.reason IS NOT OLD.reason OR NEW.created_at <> OLD.created_at
+          OR NEW.salt <> OLD.salt OR NEW.previous <> OLD.previous OR NEW.content <> OLD.content
+          OR NEW.link <> OLD.link
+        BEGIN
+            SELECT raise(ABORT, 'ledger: a closed month is immutable; it can be corrected');
+        END""",
+    "closed_usage_is_kept": """
+        BEFORE DELETE ON closed_usage
+        BEGIN
+            SELECT raise(ABORT, 'ledger: a closed month is kept');
+        END""",
+    "closed_usage_follows": """
+        BEFORE INSERT ON closed_usage
+        WHEN NEW.number <> (SELECT coalesce(max(number), 0) + 1 FROM closed_usage)
+        BEGIN
+            SELECT raise(ABORT, 'ledger: entries of closed months are numbered in order');
+        END""",
+    "closed_usage_lines_are_immutable": """
+        BEFORE UPDATE ON closed_usage_lines
+        BEGIN
+            SELECT raise(ABORT, 'ledger: a closed month is immutable; it can be corrected');
+        END""",
+    "closed_usage_lines_are_kept": """
+        BEFORE DELETE ON closed_usage_lines
+        BEGIN
+            SELECT raise(ABORT, 'ledger: a closed month is kept');
+        END""",
+    "closed_usage_lines_are_of_the_last": """
+        BEFORE INSERT ON closed_usage_lines
+        BEGIN
+            SELECT raise(ABORT, 'ledger: that line of a closed month exists already')
+            WHERE EXISTS (
+                SELECT 1 FROM closed_usage_lines
+                WHERE entry = NEW.entry AND position = NEW.position);
+            SELECT raise(ABORT, 'ledger: a closed month is immutable; it can be corrected')
+            WHERE NEW.entry <> (SELECT max(number) FROM closed_usage);
+        END""",
     # ---- versions: whatever can invalidate a placement on the host ---------
     "version_by_assignment": """
         AFTER INSERT ON assignments
@@ -389,6 +432,30 @@ POSTGRESQL: Final[Mapping[str, str]] = {
     "ledger_amounts_are_not_emptied": """
         BEFORE TRUNCATE ON assignment_resources FOR EACH STATEMENT
         EXECUTE FUNCTION ledger_refuse('amounts are not emptied')""",
+    # ---- closed months -----------------------------------------------------
+    "closed_usage_is_immutable": """
+        BEFORE UPDATE ON closed_usage FOR EACH ROW
+        WHEN (OLD.signature IS NOT NULL OR (NEW.number, NEW.kind, NEW.month, NEW.currency,
+            NEW.minor_digits, NEW.author, NEW.reason, NEW.created_at, NEW.salt, NEW.previous,
+            NEW.content, NEW.link) IS DISTINCT FROM (OLD.number, OLD.kind, OLD.month, OLD.currency,
+            OLD.minor_digits, OLD.author, OLD.reason, OLD.created_at, OLD.salt, OLD.previous,
+            OLD.content, OLD.link))
+        EXECUTE FUNCTION ledger_refuse('a closed month is immutable; it can be corrected')""",
+    "closed_usage_is_kept": """
+        BEFORE DELETE ON closed_usage FOR EACH ROW
+        EXECUTE FUNCTION ledger_refuse('a closed month is kept')""",
+    "closed_usage_is_not_emptied": """
+        BEFORE TRUNCATE ON closed_usage FOR EACH STATEMENT
+        EXECUTE FUNCTION ledger_refuse('a closed month is kept')""",
+    "closed_usage_lines_are_immutable": """
+        BEFORE UPDATE ON closed_usage_lines FOR EACH ROW
+        EXECUTE FUNCTION ledger_refuse('a closed month is immutable; it can be corrected')""",
+    "closed_usage_lines_are_kept": """
+        BEFORE DELETE ON closed_usage_lines FOR EACH ROW
+        EXECUTE FUNCTION ledger_refuse('a closed month is kept')""",
+    "closed_usage_lines_are_not_emptied": """
+        BEFORE TRUNCATE ON closed_usage_lines FOR EACH STATEMENT
+        EXECUTE FUNCTION ledger_refuse('a closed month is kept')""",
     # ---- versions: whatever can invalidate a placement on the host ---------
     "version_by_assignment": """
         AFTER INSERT ON assignments REFERENCING NEW TABLE AS added FOR EACH STATEMENT

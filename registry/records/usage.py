@@ -61,3 +61,54 @@ class PriceList:
 
     currency: Currency | None  #: None: no price was ever set
     items: Sequence[Price]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryLine:
+    """A line of an entry, with each value as the text that is digested."""
+
+    vm_type: str | None  #: None: a correction
+    resource: str
+    held: str
+    charged: str
+    price: str | None
+    price_since: str | None
+    cost: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryLeaf:
+    """A tenant's part of an entry, or for operators its author; to others a digest alone."""
+
+    digest: str
+    salt: str | None = None  #: None: the rest is another tenant's
+    tenant: str | None = None  #: None: the author's leaf
+    groups: Sequence[str] = ()  #: above the tenant at that time, the nearest first
+    author: str | None = None
+    reason: str | None = None  #: of a correction
+    lines: Sequence[EntryLine] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntrySignature:
+    """The site's signature of an entry's link."""
+
+    key: str  #: the public key, in hexadecimal
+    signature: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedEntry:
+    """A closed month, or a correction of one, in the chain of all such entries."""
+
+    number: int  #: from 1 on, without gaps
+    kind: str  #: `month` or `correction`
+    month: date  #: its first day
+    currency: str | None  #: None: the site had no prices
+    minor_digits: int | None
+    created_at: datetime
+    previous: str  #: the link of the entry before; zeros before the first one
+    content: str  #: digest of the entry's own fields and its leaves
+    link: str  #: digest of both
+    signed: EntrySignature | None = None
+    leaves: Sequence[EntryLeaf] = ()  #: sorted by digest

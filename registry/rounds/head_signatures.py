@@ -17,6 +17,8 @@ import structlog
 from registry.db.private_files import sync_to_disk
 from registry.errors import RegistryError
 from registry.records.rounds import HeadSignature
+from registry.records.usage import EntrySignature
+from registry.usage.entry_digests import entry_message
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -81,6 +83,12 @@ class PrivateKey:
             key=self.public_key, signature=self._key.sign(head_message(number, link)).hex()
         )
 
+    def sign_entry(self, number: int, link: str) -> EntrySignature:
+        """Sign the link of a closed month or a correction."""
+        return EntrySignature(
+            key=self.public_key, signature=self._key.sign(entry_message(number, link)).hex()
+        )
+
     def endorse(self, successor: str, first_round: int) -> str:
         """Sign the public key that signs from a round on."""
         message = endorsement_message(self.public_key, successor, first_round)
@@ -132,15 +140,29 @@ class HeadSigner:
                 log.warning("rounds_not_signed", reason=problem)
         return signature
 
+    def sign_entry(self, number: int, link: str, current_key: str | None) -> EntrySignature | None:
+        """Sign the link of a closed month or a correction, or return None, as `sign_head` does."""
+        try:
+            key, _ = self._current_key(current_key)
+            return None if key is None else key.sign_entry(number, link)
+        except Exception as error:
+            log.warning("closed_month_not_signed", reason=f"{type(error).__name__}: {error}")
+            return None
+
     def _sign(
         self, number: int, link: str, current_key: str | None
     ) -> tuple[HeadSignature | None, str | None]:
+        key, problem = self._current_key(current_key)
+        return (None if key is None else key.sign_head(number, link)), problem
+
+    def _current_key(self, current_key: str | None) -> tuple[PrivateKey | None, str | None]:
+        """Return the key of the file if it is the site's present one, else why it is not used."""
         if current_key is None:
             return None, None  # an operator has created no key
         key = self._load()
         if key.public_key != current_key:
             return None, f"{self._file} has key {key.public_key}, the site's is {current_key}"
-        return key.sign_head(number, link), None
+        return key, None
 
     def _load(self) -> PrivateKey:
         found = self._file.stat()

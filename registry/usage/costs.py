@@ -1,74 +1,99 @@
 """What charged usage costs, by exact rational arithmetic.
 
-A line is the charged usage of a tenant's VMs of one type, of one resource, in one month (UTC), at
-one version of a price (and with one value of a label, if usage is split by it). Its cost is the
-usage times the price, rounded once to the currency's minor unit, half to even. All other costs are
-sums of lines. So the costs of tenants, groups and types add up to the same total, and those of
-months to that of a year.
+A line is the usage of a tenant's VMs of one type, of one resource, in one month (UTC), at one
+version of a price or at none (and with one value of a label, if usage is split by it). Its cost is
+what was charged times the price, rounded once to the currency's minor unit, half to even. All
+other costs are sums of lines. So the costs of tenants, groups and types add up to the same total,
+and those of months to that of a year.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final
+from uuid import UUID
 
+from sqlalchemy import Connection, select
+
+from registry.db.schema import vm_types
 from registry.records.usage import Price
+from registry.usage.daily_usage import DAY, to_day
 from registry.usage.holding_times import SECOND
+from registry.usage.period_sums import Period, PeriodSums
 from registry.usage.prices import PriceBook
 
 _HOUR: Final = 3600 * SECOND
 
-K = TypeVar("K", bound=Hashable)
 
+@dataclass(frozen=True, slots=True)
+class LineKey:
+    """What a line is of."""
 
-class _Line(NamedTuple, Generic[K]):
-    key: K
+    tenant_id: UUID
+    vm_type: str
+    label: str | None
+    resource: str
     month: date
-    version: Price
+    version: Price | None  #: None: no price holds
 
 
-class PricedLines(Generic[K]):
-    """Lines of priced usage; ``key`` is what they belong to, apart from month and version."""
+class UsageLines:
+    """Usage in lines, which parts of periods are added to."""
 
-    def __init__(self, book: PriceBook) -> None:
+    def __init__(self, book: PriceBook, type_names: Mapping[UUID, str]) -> None:
         self._book = book
-        self._charged: defaultdict[_Line[K], int] = defaultdict(int)
+        self._type_names = type_names
+        self._sums: defaultdict[LineKey, list[int]] = defaultdict(lambda: [0, 0])
 
-    def add(self, key: K, resource: str, vm_type: str, day: date, charged: int) -> None:
-        """Add the charged usage of a part of a month that begins on a day, if it has a price.
+    def add(self, part: Period, sums: PeriodSums) -> None:
+        """Add the sums of a part of a month in which no price changes."""
+        day = to_day(part.since // DAY)
+        for key, (held, charged) in sums.items():
+            vm_type = self._type_names[key.vm_type_id]
+            version = self._book.version_on(key.resource, vm_type, day)
+            month = day.replace(day=1)
+            line = LineKey(key.tenant_id, vm_type, key.label, key.resource, month, version)
+            total = self._sums[line]
+            total[0] += held
+            total[1] += charged
 
-        The price and the month are those of the day: no part goes beyond them.
-        """
-        version = self._book.version_on(resource, vm_type, day)
-        if version is not None and charged:
-            self._charged[_Line(key, day.replace(day=1), version)] += charged
-
-    def costs(self, minor_digits: int) -> Mapping[K, int]:
-        """Return the sums of the lines' costs by key, in minor units of the currency."""
-        found: defaultdict[K, int] = defaultdict(int)
-        for line, charged in self._charged.items():
-            found[line.key] += line_cost(charged, line.version.price, minor_digits)
-        return found
+    def items(self) -> Iterator[tuple[LineKey, int, int]]:
+        """Yield each line with what was held and charged, in microseconds."""
+        for key, (held, charged) in self._sums.items():
+            if held or charged:
+                yield key, held, charged
 
 
-def line_cost(charged: int, price: Decimal | None, minor_digits: int) -> int:
+def read_type_names(connection: Connection) -> Mapping[UUID, str]:
+    """Return the names of all VM types that ever were; the revisions of one have one name."""
+    types = connection.execute(select(vm_types.c.id, vm_types.c.name))
+    return {row.id: row.name for row in types}
+
+
+def line_cost(charged: int, price: Decimal, minor_digits: int) -> int:
     """Return the cost of a line in minor units, rounded half to even.
 
     Parameters
     ----------
     charged : int
         Amounts of the resource times microseconds.
-    price : Decimal or None
-        Of one unit for an hour; None counts as 0.
+    price : Decimal
+        Of one unit for an hour.
     """
-    exact = Fraction(price or 0) * Fraction(charged * 10**minor_digits, _HOUR)
+    exact = Fraction(price) * Fraction(charged * 10**minor_digits, _HOUR)
     return round(exact)  # of a fraction: half to even
 
 
 def minor_units_to_decimal(cost: int, minor_digits: int) -> Decimal:
     """Return a cost in minor units as a number with that many decimal places."""
     return Decimal(f"{cost}E-{minor_digits}")
+
+
+def to_minor_units(cost: Decimal, minor_digits: int) -> int:
+    """Return a cost in minor units; it has no more decimal places than the currency."""
+    return int(Fraction(cost) * 10**minor_digits)

@@ -28,7 +28,7 @@ from registry.usage.holding_times import (
 )
 
 DAY: Final = 86_400 * SECOND
-_SUMS: Final = "daily_usage"  #: the key under which `take_advisory_lock` serializes additions
+SUMS: Final = "daily_usage"  #: the key under which `take_advisory_lock` serializes additions
 _EPOCH: Final = date(1970, 1, 1)
 #: Tenant, day, VM type and resource.
 _Key = tuple[UUID, int, UUID, str]
@@ -56,7 +56,7 @@ def add_to_sums(
 
     Assignments that are in the sums already are left out.
     """
-    take_advisory_lock(connection, _SUMS)
+    take_advisory_lock(connection, SUMS)
     times = (
         # Released assignments have an end: no time of now is used.
         holding_times(literal(0, BigInteger))

@@ -10,6 +10,7 @@ All times are integers of microseconds since 1970 in both databases, so that sum
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final
 
 from sqlalchemy import BigInteger, ColumnElement, Select, case, func, literal_column, select
@@ -52,6 +53,11 @@ def to_microseconds(at: datetime) -> int:
 def to_time(microseconds: int) -> datetime:
     """Return the time of a number of microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def seconds(microseconds: int) -> Decimal:
+    """Return microseconds as seconds, without rounding."""
+    return Decimal(f"{microseconds // SECOND}.{microseconds % SECOND:06d}")
 
 
 _LATER: Final = assignments.alias("later")

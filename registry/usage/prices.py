@@ -24,6 +24,7 @@ from registry.db.names import check_int
 from registry.db.schema import prices, site_currency, vm_types
 from registry.errors import ConflictError, InvalidError, NotFoundError, UnknownNameError
 from registry.records.usage import Currency, Price, PriceList
+from registry.usage.closed_lines import closed_until
 
 #: Key of the lock under which prices change.
 PRICES: Final = "prices"
@@ -100,6 +101,8 @@ class Prices:
             before = read_currency(connection)
             if before == made:
                 return made
+            if before is not None and closed_until(connection) is not None:
+                raise ConflictError(f"months are closed in {before.name}: the currency stays")
             values = {"name": name, "minor_digits": minor_digits}
             if before is None:
                 connection.execute(insert(site_currency).values(id=1, **values))
@@ -134,7 +137,8 @@ class Prices:
         Raises
         ------
         InvalidError
-            If the price is negative or has too many digits, or the day is out of range.
+            If the price is negative or has too many digits, or the day is out of range or in a
+            closed month.
         ConflictError
             If a version of that day exists, or the site has no currency.
         """
@@ -152,6 +156,7 @@ class Prices:
             _check_subject(connection, made)
             if not _FIRST_DAY <= made.since <= _LAST_DAY:
                 raise InvalidError("since", made.since, f"a day from {_FIRST_DAY} to {_LAST_DAY}")
+            _check_open(connection, made.since)
             if read_currency(connection) is None:
                 raise ConflictError("the site has no currency: fuga price currency EUR")
             if connection.execute(select(prices).where(*_is(made))).first() is not None:
@@ -174,6 +179,8 @@ class Prices:
         ------
         NotFoundError
             If there is no such version.
+        InvalidError
+            If it held in a closed month.
         """
         wanted = Price(resource=resource, vm_type=vm_type, since=since, price=None)
         with self._database.write() as connection:
@@ -181,6 +188,7 @@ class Prices:
             row = connection.execute(select(prices).where(*_is(wanted))).one_or_none()
             if row is None:
                 raise NotFoundError("price", f"{_subject(wanted)} from {since}")
+            _check_open(connection, since)
             gone = Price(resource=resource, vm_type=vm_type, since=since, price=row.price)
             connection.execute(delete(prices).where(*_is(gone)))
             _record_change(connection, "price_removed", gone, actor)
@@ -231,6 +239,14 @@ def _check_subject(connection: Connection, price: Price) -> None:
         of_name = select(vm_types.c.id).where(vm_types.c.name == price.vm_type).limit(1)
         if connection.execute(of_name).first() is None:
             raise UnknownNameError("vm_type", "VM type", price.vm_type)
+
+
+def _check_open(connection: Connection, since: date) -> None:
+    """Raise `InvalidError` for a day of a closed month: a price of then has been charged."""
+    first = closed_until(connection)
+    if first is not None and since < first:
+        allowed = f"a day from {first} on: the months before are closed"
+        raise InvalidError("since", since.isoformat(), allowed)
 
 
 def _key(price: Price) -> dict[str, object]:

@@ -1,26 +1,55 @@
-"""`fuga usage`: what VMs held over time."""
+"""`fuga usage`: what VMs held over time, what it costs, and closed months."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from controller.session.default_command import ImpliedCommand
+from controller.session.json_shapes import ProofError
 from controller.session.session import Session, pass_session
 from controller.terminal.columns import Column, field
-from controller.terminal.errors import BadInputError
+from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo, print_json, print_table
 from controller.terminal.times import clock, parse_moment
+from plain_text import plain
+
+if TYPE_CHECKING:
+    from typer._click import Context
+
+    from controller.session.closed_usage import VerifiedUsage
 
 _MONTH: Final = re.compile(r"(20[0-9]{2})-(0[1-9]|1[0-2])")
+_COST: Final = re.compile(r"-?[0-9]{1,13}(\.[0-9]{1,6})?")
 _HOUR_S: Final = 3600
 
 
+class _UsageGroup(ImpliedCommand):
+    """A command group whose first word is one of its commands or an option of `show`."""
+
+    implied = "show"
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Show the usage of this month without any word."""
+        return super().parse_args(ctx, args or [self.implied])
+
+
+app = typer.Typer(
+    name="usage", cls=_UsageGroup, help="What VMs held over time and cost; closed months."
+)
+
+MonthArgument = Annotated[str, typer.Argument(metavar="MONTH", help="Month (UTC), such as 2026-10")]
+
+
+@app.command(_UsageGroup.implied)
 @pass_session
-def usage(
+def show_usage(
     session: Session,
     *,
     tenant: Annotated[str | None, typer.Option(help="Only the usage of this tenant")] = None,
@@ -83,6 +112,119 @@ def usage(
     print_table(columns, found["items"], empty="no usage.")
     if priced:
         echo(f"total: {_money(found['cost'])} {found['currency']}")
+
+
+@app.command("close")
+@pass_session
+def close_month(session: Session, month: MonthArgument) -> None:
+    """Close a month: its usage and costs stay as they are (operators)."""
+    month_period(month, "MONTH")
+    made = session.api.post("usage/months", {"month": month})
+    session.answer(made, f"{month} is closed: entry {made['number']}, link {made['link']}")
+
+
+@app.command("correct")
+@pass_session
+def correct_month(
+    session: Session,
+    *,
+    month: MonthArgument,
+    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Whose costs are corrected")],
+    cost: Annotated[
+        str, typer.Option(metavar="COST", help="Added to its costs; may be negative: --cost=-12.50")
+    ],
+    reason: Annotated[str, typer.Option(help="Why; the tenant sees it")],
+) -> None:
+    """Correct what a tenant had in a closed month, by an entry of its own (operators)."""
+    month_period(month, "MONTH")
+    if not _COST.fullmatch(cost):
+        raise BadInputError(f"--cost: found {cost!r}, wanted a decimal number such as -12.50")
+    body = {"month": month, "tenant": tenant, "cost": cost, "reason": reason}
+    made = session.api.post("usage/corrections", body)
+    session.answer(made, f"{month} is corrected by {cost} for {tenant}: entry {made['number']}")
+
+
+@app.command("closed")
+@pass_session
+def list_closed(
+    session: Session,
+    *,
+    tenant: Annotated[str | None, typer.Option(help="Only the costs of this tenant")] = None,
+) -> None:
+    """List closed months and corrections, newest first, with their costs."""
+    columns = (
+        field("number", right=True),
+        Column("month", lambda row: row["month"][:7]),
+        field("kind"),
+        Column("cost", _entry_cost, right=True),
+        Column("reason", _entry_reason, prose=True, spare=1),
+        Column("signed", lambda row: row["signed"] is not None, spare=2),
+        Column("link", lambda row: row["link"][:16], spare=3),
+    )
+    entries = session.api.items("usage/months", tenant=tenant)
+    session.show(entries, columns, empty="no month is closed.")
+
+
+@app.command("verify")
+@pass_session
+def verify_months(
+    session: Session,
+    *,
+    tenant: Annotated[
+        str | None, typer.Option(help="Check this tenant's leaves alone (default: all you may see)")
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|HEX", help="The site's public key: it must have signed them"),
+    ] = None,
+) -> None:
+    """Check that closed months are as they were closed, who signed them, and each cost."""
+    from controller.session.closed_usage import verify_entries  # noqa: PLC0415 - not for `--help`
+    from controller.session.signed_heads import read_public_key  # noqa: PLC0415
+
+    try:
+        pinned = None if key is None else read_public_key(key)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise BadInputError(f"--key {key}: {why}") from error
+    entries = list(session.api.items("usage/months", tenant=tenant))
+    keys = [each["public_key"] for each in session.api.get("site-keys")["keys"]]
+    try:
+        found = verify_entries(entries, keys=keys, pinned=pinned)
+    except ProofError as error:
+        raise CliError(f"NOT VERIFIED: {plain(str(error))}") from error
+    session.answer(asdict(found), *_verified_lines(found))
+
+
+def _verified_lines(found: VerifiedUsage) -> list[str]:
+    if not found.entries:
+        return ["no month is closed"]
+    signed = "no entry is signed"
+    if found.signed_to:
+        signed = f"signed up to entry {found.signed_to} by key {found.signed_by}"
+    return [
+        f"verified: {found.months} months from {found.first_month} to {found.last_month},"
+        f" {found.entries} entries, {found.lines} lines",
+        signed,
+        f"link {found.link}",
+    ]
+
+
+def _entry_cost(entry: Mapping[str, Any]) -> str:
+    """Return the sum of an entry's costs that the caller sees."""
+    costs = [
+        Decimal(line["cost"])
+        for leaf in entry["leaves"]
+        for line in leaf["lines"]
+        if line["cost"] is not None
+    ]
+    if not costs:
+        return "-"
+    return f"{sum(costs):,.{entry['minor_digits'] or 0}f} {entry['currency']}"
+
+
+def _entry_reason(entry: Mapping[str, Any]) -> str | None:
+    return next((leaf["reason"] for leaf in entry["leaves"] if leaf["reason"]), None)
 
 
 def _period(

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from controller.session.closed_usage import verify_entries
 from registry import Registry
+from registry.rounds import HeadSigner, PrivateKey, write_private_key
 from tests.e2e.conftest import Api, Fuga
 from tests.e2e.tenants.test_usage import PERIOD, let_run
 from tests.raw_sql import RawSql
@@ -119,3 +126,96 @@ def test_the_command_says_what_is_wrong_with_a_price(
     fuga("price", "currency", "EUR")
 
     assert said in fuga("price", "set", *words, status=2)
+
+
+# ---- closed months -------------------------------------------------------------------------------
+
+
+def let_it_close(registry: Registry, raw: RawSql) -> None:
+    """Run VMs of both tenants since March 2020, at half a euro a vCPU hour."""
+    let_run(registry, raw)
+    registry.prices.set_currency("EUR", actor="operator")
+    registry.prices.set("vcpus", Decimal("0.5"), since=date(2020, 3, 1), actor="operator")
+
+
+def test_an_operator_closes_and_corrects_and_a_tenant_sees_its_own(api: Api, raw: RawSql) -> None:
+    let_it_close(api.registry, raw)
+    correction = {"month": "2020-03", "tenant": "a", "cost": "-2.50", "reason": "an outage"}
+
+    early = api.operator.post("/v1/usage/corrections", json=correction)
+    this = api.operator.post("/v1/usage/months", json={"month": f"{datetime.now(UTC):%Y-%m}"})
+    made = api.operator.post(
+        "/v1/usage/months", json={"month": "2020-03"}, headers={"Idempotency-Key": "k"}
+    )
+    again = api.operator.post(
+        "/v1/usage/months", json={"month": "2020-03"}, headers={"Idempotency-Key": "k"}
+    )
+    corrected = api.operator.post("/v1/usage/corrections", json=correction)
+    of_a = api.tenant_a.get("/v1/usage/months").json()["items"]
+    of_b = api.tenant_b.get("/v1/usage/months").json()["items"]
+    of_all = api.operator.get("/v1/usage/months").json()["items"]
+
+    assert (early.status_code, this.status_code) == (409, 409)
+    assert made.status_code == 201, made.text
+    assert made.json() == again.json()
+    assert corrected.status_code == 201, corrected.text
+    assert [each["kind"] for each in of_all] == ["correction", "month"]
+
+    def seen(entries: Any) -> set[str | None]:
+        leaves = [leaf for entry in entries for leaf in entry["leaves"]]
+        return {leaf["tenant"] for leaf in leaves if leaf["salt"] is not None}
+
+    assert seen(of_a) == {"a"}
+    assert seen(of_b) == {"b"}
+    assert seen(of_all) == {"a", "b", None}
+    assert "outage" not in str(of_b)
+    assert "-2.5" not in str(of_b)
+    links = {verify_entries(entries).link for entries in (of_a, of_b, of_all)}
+    assert links == {corrected.json()["link"]}
+    for path, body in (("months", {"month": "2020-04"}), ("corrections", correction)):
+        assert api.tenant_a.post(f"/v1/usage/{path}", json=body).status_code == 403
+    assert api.tenant_a.get("/v1/usage/months", params={"tenant": "b"}).status_code == 403
+    for month in ("2020-13", "2020-3", "2020-03-01", "", 202003):
+        answer = api.operator.post("/v1/usage/months", json={"month": month})
+        assert answer.status_code == 422
+
+
+def test_the_command_closes_corrects_and_verifies(
+    register: Registry, raw: RawSql, fuga: Fuga, tmp_path: Path
+) -> None:
+    for name in "ab":
+        add_tenant(register, name)
+    add_vm_type(register)
+    let_it_close(register, raw)
+    private = PrivateKey.generate()
+    register.site_keys.add(private.public_key, instead_of=None, actor="cli")
+    write_private_key(tmp_path / "site-key.pem", private)
+
+    assert "no month is closed" in fuga("usage", "closed")
+    assert "no month is closed" in fuga("usage", "verify")
+    assert "2020-03 is closed: entry 1" in fuga("usage", "close", "2020-03")
+    assert "closed already" in fuga("usage", "close", "2020-03", status=2)
+    assert "cannot be closed before 2020-04" in fuga("usage", "close", "2020-06", status=2)
+    words = ("usage", "correct", "2020-03", "a", "--reason", "an outage")
+    assert "wanted a decimal number" in fuga(*words, "--cost", "NaN", status=2)
+    assert "--cost" in fuga(*words, "--cost", "0.001", status=2)
+    assert "corrected by -2.50 for a" in fuga(*words, "--cost=-2.50")
+    listed = fuga("usage", "closed")
+    usage = fuga("usage", "--month", "2020-03", "--by", "tenant")
+    unsigned = fuga("usage", "verify", "--key", private.public_key, status=1)
+    register.closed_months.sign(HeadSigner(tmp_path / "site-key.pem").sign_entry)
+    verified = fuga("usage", "verify", "--key", private.public_key)
+    of_tenant = fuga("usage", "verify", "--tenant", "a")
+
+    assert [line.split()[:5] for line in listed.splitlines()[2:]] == [
+        ["2", "2020-03", "correction", "-2.50", "EUR"],
+        ["1", "2020-03", "month", "744.00", "EUR"],
+    ]
+    assert ["a", "correction", "0.000", "0.000", "-2.50"] in [
+        line.split() for line in usage.splitlines()
+    ]
+    assert "total: 741.50 EUR" in usage
+    assert "NOT VERIFIED: the newest entry is not signed" in unsigned
+    assert "verified: 1 months from 2020-03 to 2020-03, 2 entries" in verified
+    assert f"signed up to entry 2 by key {private.public_key}" in verified
+    assert "verified: 1 months" in of_tenant

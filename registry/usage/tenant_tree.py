@@ -1,0 +1,51 @@
+"""Tenants and groups as usage counts in them: all that ever were, in their present places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy import Connection, select
+
+from registry.db.schema import tenants
+from registry.errors import UnknownNameError
+
+
+class TenantTree:
+    """All tenants and groups that ever were, with their present places."""
+
+    def __init__(self, connection: Connection) -> None:
+        query = select(tenants.c.id, tenants.c.name, tenants.c.parent_id, tenants.c.is_group)
+        self._nodes = {row.id: row for row in connection.execute(query)}
+        self._keys = {row.name: row.id for row in self._nodes.values()}
+
+    def name_of(self, key: UUID) -> str:
+        """Return the name of a tenant."""
+        return str(self._nodes[key].name)
+
+    def groups_of(self, key: UUID) -> tuple[str, ...]:
+        """Return the names of the groups above a tenant, the nearest first."""
+        found = []
+        above: UUID | None = self._nodes[key].parent_id
+        while above is not None:
+            found.append(self.name_of(above))
+            above = self._nodes[above].parent_id
+        return tuple(found)
+
+    def key_of(self, field: str, name: str, *, is_group: bool = False) -> UUID:
+        """Return the id of a tenant or group; raise `UnknownNameError` if it never was."""
+        key: UUID | None = self._keys.get(name)
+        if key is None or self._nodes[key].is_group != is_group:
+            raise UnknownNameError(field, "group of tenants" if is_group else "tenant", name)
+        return key
+
+    def selected(self, tenant: str | None, group: str | None) -> Sequence[UUID] | None:
+        """Return the ids of a tenant, or of all below a group; None if neither is named."""
+        found = None
+        if tenant is not None:
+            found = {self.key_of("tenant", tenant)}
+        if group is not None:
+            self.key_of("group", group, is_group=True)
+            below = {key for key in self._nodes if group in self.groups_of(key)}
+            found = below if found is None else found & below
+        return None if found is None else sorted(found)
