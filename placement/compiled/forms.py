@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 Function = TypeVar("Function", bound=Callable[..., object])
 
 #: The modules that hold loops.
-LOOPS: Final = ("placement.fuga.exchange_loop",)
+LOOPS: Final = ("placement.fuga.exchange_loop", "placement.packing.bucket_loop")
 
 
 class LoopForm(Enum):

@@ -7,24 +7,21 @@ few distinct free vectors when freshly filled.
 
 from __future__ import annotations
 
-import heapq
 import math
-import operator
-from bisect import bisect_right
+from array import array
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeAlias
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
+from placement.compiled.forms import compiled_form
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.row_groups import group_rows
 from placement.model.vm_kinds import VmKinds
+from placement.packing import bucket_loop
 
-_Entry: TypeAlias = tuple[float, int, int]
-#: More shapes than these are compared by numpy, which takes its time to start.
-_FEW_SHAPES: Final = 12
-#: Above every index of a host.
-_NO_HOST: Final = 2**62
+BucketFill: Final = compiled_form(bucket_loop.BucketFill)
 
 
 def mismatch(demand: Sequence[int], free: Sequence[int], pool: Sequence[int]) -> float:
@@ -69,12 +66,8 @@ class FreeBuckets:
 
     Empty hosts, if given, come last: only where no other host has room for the VM.
 
-    A bucket's hosts are a heap of indexes. H does not depend on the size of a VM,
-    so demands of one shape (multiples of one vector) share it. A host that holds a VM
-    holds every smaller VM of the same shape. For each shape, host class and largest
-    size that fits there is a heap: (H, first host, bucket). An entry's first host
-    may lag behind: hosts leave a bucket far more often than entries are looked
-    at, so an entry is corrected when it comes to the top.
+    H does not depend on the size of a VM, so demands of one shape (multiples of one vector)
+    share it. A host that holds a VM holds every smaller VM of the same shape.
 
     Parameters
     ----------
@@ -90,12 +83,6 @@ class FreeBuckets:
     Notes
     -----
     An empty host has a class of its own until it takes a VM.
-
-    For every shape s and every bucket b that holds hosts and one more VM of the
-    least size of s: ``noted[s][b]`` is at most the first host of b and is in
-    an entry of a heap of s; ``noted_by_all[b]`` is at least every
-    ``noted[s][b]``, so that a host that joins and is not below it concerns no
-    heap.
     """
 
     def __init__(
@@ -106,45 +93,15 @@ class FreeBuckets:
         kinds: VmKinds,
         empty: BoolArray | None = None,
     ) -> None:
-        classes = kinds.eligible.shape[1]
-        self._classes = classes
-        self._shapes = Shapes(kinds.demand, pool)
-        demands: dict[tuple[int, ...], int] = {}
-        self._ids: dict[tuple[int, ...], int] = {}
-        self._keys: list[tuple[int, ...]] = []
-        self._hosts: list[list[int]] = []
-        self._after: list[dict[int, int]] = []
-        self._fits: list[list[tuple[int, int, float]]] = []
-        self._noted: list[dict[int, int]] = [{} for _ in self._shapes.sizes]
-        self._noted_by_all: list[int] = []
-        #: of each shape and class, by how many of its sizes fit
-        self._best: list[list[list[list[_Entry]]]] = [
-            [[[] for _ in range(len(sizes) + 1)] for _ in range(2 * classes)]
-            for sizes in self._shapes.sizes
-        ]
-        #: of each kind its demand, its shape, and the heaps of hosts that hold it, empty ones last
-        self._of_kind: list[tuple[int, int, list[list[list[_Entry]]]]] = []
-        firsts = (0,) if empty is None else (0, classes)
-        for demand, open_to in zip(map(tuple, kinds.demand.tolist()), kinds.eligible, strict=True):
-            shape, minimum = self._shapes.place(demand)
-            heaps = [
-                [
-                    heap
-                    for each in np.flatnonzero(open_to).tolist()
-                    for heap in (self._best[shape][first + each][minimum:] if shape >= 0 else ())
-                ]
-                for first in firsts
-            ]
-            self._of_kind.append((demands.setdefault(demand, len(demands)), shape, heaps))
-        self._demands = list(demands)
+        self._fill = BucketFill(BucketTables.of(len(room), pool, kinds))
         if empty is not None:
-            host_class = host_class + classes * empty
+            host_class = host_class + kinds.eligible.shape[1] * empty
         rows = np.concatenate([room, host_class[:, None]], axis=1)
         groups = group_rows(rows)
-        for key, hosts in zip(rows[groups.first].tolist(), groups.members(), strict=False):
-            bucket = self._bucket_of(tuple(key))
-            self._hosts[bucket] = hosts.tolist()  # in ascending order, so a heap
-            self._push_bucket(bucket, self._hosts[bucket][0])
+        for (*free, of_class), hosts in zip(
+            rows[groups.first].tolist(), groups.members(), strict=False
+        ):
+            self._fill.add_hosts(free, of_class, hosts.tolist())
 
     def fill(self, order: Iterable[int]) -> list[int]:
         """Place VMs one after another on the host of least H.
@@ -159,86 +116,77 @@ class FreeBuckets:
         list of int
             The host of each, up to the first VM that fits nowhere.
         """
-        of_kind, members, after = self._of_kind, self._hosts, self._after
-        noted_by_all, heappush, heappop = self._noted_by_all, heapq.heappush, heapq.heappop
-        chosen: list[int] = []
-        for kind in order:
-            demand, shape, groups = of_kind[kind]
-            best = None
-            for heaps in groups:
-                for heap in heaps:
-                    while heap:
-                        entry = heap[0]
-                        hosts = members[entry[2]]
-                        if hosts and hosts[0] == entry[1]:
-                            if best is None or entry < best:
-                                best = entry
-                            break
-                        self._refresh_top(shape, heap)
-                if best is not None:
-                    break
-            if best is None:
-                break
-            _, host, bucket = best
-            heappop(members[bucket])
-            joined = after[bucket].get(demand)
-            if joined is None:
-                joined = self._bucket_after(bucket, demand)
-            heappush(members[joined], host)
-            if host < noted_by_all[joined]:
-                self._push_bucket(joined, host)
-            chosen.append(host)
-        return chosen
+        return self._fill.fill(order)
 
-    def _refresh_top(self, shape: int, heap: list[_Entry]) -> None:
-        """Bring the top entry of a heap up to date, or drop it."""
-        score, host, bucket = heap[0]
-        noted = self._noted[shape]
-        if noted[bucket] != host:  # another entry covers this bucket
-            heapq.heappop(heap)
-            return
-        hosts = self._hosts[bucket]
-        first = hosts[0] if hosts else _NO_HOST
-        noted[bucket] = first
-        self._noted_by_all[bucket] = max(self._noted_by_all[bucket], first)
-        if hosts:
-            heapq.heapreplace(heap, (score, first, bucket))
-        else:
-            heapq.heappop(heap)
 
-    def _push_bucket(self, bucket: int, host: int) -> None:
-        """Enter a bucket in all heaps; its first host is this one or one before it."""
-        of_class = self._keys[bucket][-1]
-        for shape, sizes, score in self._fits[bucket]:
-            noted = self._noted[shape]
-            if host < noted.get(bucket, _NO_HOST):
-                noted[bucket] = host
-                heapq.heappush(self._best[shape][of_class][sizes], (score, host, bucket))
-        self._noted_by_all[bucket] = host
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class BucketTables:
+    """What a search in buckets knows of VMs, as flat arrays: one row of a table after another.
 
-    def _bucket_after(self, bucket: int, demand: int) -> int:
-        """Return the bucket that a host of this one joins when it takes a VM."""
-        *free, of_class = self._keys[bucket]
-        left = map(operator.sub, free, self._demands[demand])
-        joined = self._after[bucket][demand] = self._bucket_of((*left, of_class % self._classes))
-        return joined
+    A shape is a vector without a common divisor. A demand is a multiple of it, and the factor is
+    its size. For each shape, class of hosts and number of sizes that fit there is a heap.
+    """
 
-    def _bucket_of(self, key: tuple[int, ...]) -> int:
-        bucket = self._ids.setdefault(key, len(self._keys))
-        if bucket == len(self._keys):
-            self._keys.append(key)
-            self._hosts.append([])
-            self._after.append({})
-            self._noted_by_all.append(_NO_HOST)
-            self._fits.append(self._shapes.fitting_shapes(key[:-1]))
-        return bucket
+    hosts: int
+    resources: int
+    classes: int  #: of hosts; empty hosts are of as many further ones
+    demands: int  #: D, different demands
+    heaps: int
+    vector: array[int]  #: (S, R)
+    reference: array[int]  #: (S,) the resource to which the others are compared
+    ratio: array[float]  #: (S, R) of the vector to its reference
+    scale: array[float]  #: (S, R) the pool's reference to its resource
+    first_size: array[int]  #: (S + 1,) a shape's sizes are those from its own to the next's
+    size: array[int]  #: ascending within a shape
+    first_heap_of_shape: array[int]  #: (S,)
+    demand: array[int]  #: (D, R)
+    demand_of_kind: array[int]  #: (T,)
+    shape_of_kind: array[int]  #: (T,), -1 for a demand of nothing
+    #: (2 T + 1,) the heaps where a kind finds hosts, then those where it finds hosts that come last
+    first_heap: array[int]
+    heap: array[int]
+
+    @classmethod
+    def of(cls, hosts: int, pool: IntArray, kinds: VmKinds) -> BucketTables:
+        """Return the tables of some kinds."""
+        shapes, classes = Shapes(kinds.demand, pool), kinds.eligible.shape[1]
+        widths = [2 * classes * (len(sizes) + 1) for sizes in shapes.sizes]
+        first_of_shape = np.cumsum([0, *widths]).tolist()
+        demands: dict[tuple[int, ...], int] = {}
+        demand_of_kind, shape_of_kind, first_heap, heap = [], [], [0], []
+        for demand, open_to in zip(map(tuple, kinds.demand.tolist()), kinds.eligible, strict=True):
+            shape, least = shapes.place(demand)
+            demand_of_kind.append(demands.setdefault(demand, len(demands)))
+            shape_of_kind.append(shape)
+            for first_class in (0, classes):
+                for each in np.flatnonzero(open_to).tolist() if shape >= 0 else ():
+                    sizes = len(shapes.sizes[shape]) + 1
+                    first = first_of_shape[shape] + (first_class + each) * sizes
+                    heap += range(first + least, first + sizes)
+                first_heap.append(len(heap))
+        return cls(
+            hosts=hosts,
+            resources=len(pool),
+            classes=classes,
+            demands=len(demands),
+            heaps=first_of_shape[-1],
+            vector=array("q", shapes.vectors.tobytes()),
+            reference=array("q", shapes.reference.tolist()),
+            ratio=array("d", shapes.ratio.tobytes()),
+            scale=array("d", shapes.scale.tobytes()),
+            first_size=array("q", np.cumsum([0, *map(len, shapes.sizes)]).tolist()),
+            size=array("q", [size for sizes in shapes.sizes for size in sizes]),
+            first_heap_of_shape=array("q", first_of_shape[:-1]),
+            demand=array("q", [amount for demand in demands for amount in demand]),
+            demand_of_kind=array("q", demand_of_kind),
+            shape_of_kind=array("q", shape_of_kind),
+            first_heap=array("q", first_heap),
+            heap=array("q", heap),
+        )
 
 
 class Shapes:
-    """The S shapes among some demands, and H of each against one free vector at a time.
-
-    A shape is a vector without a common divisor; a demand is a multiple of
-    it, and the factor is its size. See `mismatch`.
+    """The S shapes among some demands, and what H of each is computed from; see `mismatch`.
 
     Parameters
     ----------
@@ -259,29 +207,14 @@ class Shapes:
             sizes[number].add(int(size))
         #: sizes of the demands of each shape, ascending
         self.sizes = [sorted(each) for each in sizes]
-        vectors = np.array(list(self._of_shape), dtype=np.int64).reshape(-1, len(pool))
-        self._reference = (vectors > 0).argmax(axis=1)
-        of_reference = vectors[np.arange(len(vectors)), self._reference][:, None]
-        self._ratio = vectors / of_reference
-        self._scale = np.divide(
-            pool[self._reference][:, None], pool, out=np.zeros(vectors.shape), where=pool > 0
+        self.vectors = np.array(list(self._of_shape), dtype=np.int64).reshape(-1, len(pool))
+        self.reference = (self.vectors > 0).argmax(axis=1)
+        self.ratio = (
+            self.vectors / self.vectors[np.arange(len(self.vectors)), self.reference][:, None]
         )
-        self._vectors = np.where(vectors > 0, vectors, 1)
-        self._nothing = vectors == 0
-        self._few = [
-            (
-                [(r, amount) for r, amount in enumerate(vector) if amount],
-                reference,
-                list(zip(ratio, scale, strict=True)),
-            )
-            for vector, reference, ratio, scale in zip(
-                self._of_shape,
-                self._reference.tolist(),
-                self._ratio.tolist(),
-                self._scale.tolist(),
-                strict=True,
-            )
-        ]
+        self.scale = np.divide(
+            pool[self.reference][:, None], pool, out=np.zeros(self.vectors.shape), where=pool > 0
+        )
 
     def place(self, demand: tuple[int, ...]) -> tuple[int, int]:
         """Return a demand's shape (-1 for none) and the number of sizes up to its own."""
@@ -290,33 +223,3 @@ class Shapes:
             return -1, 0
         shape = self._of_shape[tuple(amount // divisor for amount in demand)]
         return shape, self.sizes[shape].index(divisor) + 1
-
-    def fitting_shapes(self, free: Sequence[int]) -> list[tuple[int, int, float]]:
-        """Return shape, number of sizes and H of each shape that fits a free vector."""
-        if len(self._few) > _FEW_SHAPES:
-            return self._fitting_shapes_of_many(np.array(free, dtype=np.int64))
-        found = []
-        for shape, (demanded, reference, terms) in enumerate(self._few):
-            sizes = bisect_right(
-                self.sizes[shape], min([free[r] // amount for r, amount in demanded])
-            )
-            if sizes:
-                # What fits demands some of its reference, so that there is some.
-                score, of_reference = 0.0, free[reference]
-                for amount, (ratio, scale) in zip(free, terms, strict=True):
-                    score += abs(ratio - amount / of_reference) * scale
-                found.append((shape, sizes, score))
-        return found
-
-    def _fitting_shapes_of_many(self, free: IntArray) -> list[tuple[int, int, float]]:
-        """Return the same as `fitting_shapes`, faster if there are many shapes."""
-        maximum = np.where(self._nothing, np.iinfo(np.int64).max, free // self._vectors).min(axis=1)
-        found = [
-            (shape, sizes)
-            for shape in np.flatnonzero(maximum > 0).tolist()
-            if (sizes := bisect_right(self.sizes[shape], int(maximum[shape])))
-        ]
-        fits = np.array([shape for shape, _ in found], dtype=np.int64)
-        ratio = free / free[self._reference[fits]][:, None]
-        score = (np.abs(self._ratio[fits] - ratio) * self._scale[fits]).sum(axis=1).tolist()
-        return [(*each, h) for each, h in zip(found, score, strict=True)]

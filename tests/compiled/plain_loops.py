@@ -9,10 +9,12 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from placement.fuga import exchange, exchange_loop
+from placement.packing import bucket_loop, buckets
 
 #: Modules that run a loop, the name by which they know it, and its plain form.
 USES: Final[tuple[tuple[ModuleType, str, Callable[..., Any]], ...]] = (
     (exchange, "fair_exchanges", exchange_loop.fair_exchanges),
+    (buckets, "BucketFill", bucket_loop.BucketFill),
 )
 
 

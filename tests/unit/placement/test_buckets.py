@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from placement import Budget, policy_by_name
-from placement.packing import buckets
-from placement.packing.buckets import Shapes, mismatch
+from placement.model.vm_kinds import VmKinds
+from placement.packing.bucket_loop import BucketFill
+from placement.packing.buckets import BucketTables, Shapes, mismatch
 from tests.builders import a_snapshot
 
 
@@ -18,18 +19,18 @@ def some_demands(rng, kinds):
     return np.concatenate([demands, np.zeros((1, 3), dtype=np.int64)])
 
 
-@pytest.mark.parametrize("few_shapes", [0, 100])
 @pytest.mark.parametrize("seed", range(20))
-def test_what_fits_and_its_mismatch_are_those_of_each_demand_by_itself(
-    seed, few_shapes, monkeypatch
-):
-    monkeypatch.setattr(buckets, "_FEW_SHAPES", few_shapes)
+def test_what_fits_and_its_mismatch_are_those_of_each_demand_by_itself(seed):
     rng = np.random.default_rng(seed)
     demands, pool = some_demands(rng, 12), np.array([100, 70, 0 if seed % 3 == 0 else 30])
-    shapes = Shapes(demands, pool)
+    open_to = np.ones((len(demands), 1), dtype=np.bool_)
+    kinds = VmKinds(demands, open_to, np.arange(len(demands)))
+    shapes, tables = Shapes(demands, pool), BucketTables.of(1, pool, kinds)
 
     for free in rng.integers(0, 12, (30, 3)).tolist():
-        found = {shape: (sizes, score) for shape, sizes, score in shapes.fitting_shapes(free)}
+        fill = BucketFill(tables)
+        fill.add_hosts(free, 0, [0])
+        found = dict(enumerate(zip(fill._sizes, fill._score, strict=False)))
         for demand in demands.tolist():
             shape, least = shapes.place(tuple(demand))
             fits = any(demand) and all(a <= b for a, b in zip(demand, free, strict=True))
