@@ -153,7 +153,8 @@ class BucketTables:
         widths = [2 * classes * (len(sizes) + 1) for sizes in shapes.sizes]
         first_of_shape = np.cumsum([0, *widths]).tolist()
         demands: dict[tuple[int, ...], int] = {}
-        demand_of_kind, shape_of_kind, first_heap, heap = [], [], [0], []
+        demand_of_kind, shape_of_kind, first_heap = [], [], [0]
+        heap: list[int] = []
         for demand, open_to in zip(map(tuple, kinds.demand.tolist()), kinds.eligible, strict=True):
             shape, least = shapes.place(demand)
             demand_of_kind.append(demands.setdefault(demand, len(demands)))
