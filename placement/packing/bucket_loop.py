@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from placement.packing.buckets import BucketTables
+    from placement.packing.bucket_tables import BucketTables
 
 #: Above every index of a host.
 _NO_HOST: Final = 2**62

@@ -8,7 +8,8 @@ import pytest
 from placement import Budget, policy_by_name
 from placement.model.vm_kinds import VmKinds
 from placement.packing.bucket_loop import BucketFill
-from placement.packing.buckets import BucketTables, Shapes, mismatch
+from placement.packing.bucket_tables import BucketTables, Shapes
+from placement.packing.buckets import mismatch
 from tests.builders import a_snapshot
 
 
