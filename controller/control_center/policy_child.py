@@ -41,7 +41,7 @@ from placement import (
 from placement.catalog.zone_policies import RoundPolicies
 from placement.metrics.fair_holdings import fair_vms
 from placement.metrics.prices import Prices, round_prices
-from placement.model.spot import snapshot_without_spot
+from placement.model.spot import ordinary_snapshot
 
 #: The bound of a round is computed on the same inputs right after its decision.
 _inputs = functools.lru_cache(maxsize=1)(decode_inputs)
@@ -59,7 +59,7 @@ def decide(data: bytes) -> PolicyAnswer:
 
 def compute_ideal(snapshot: Snapshot, resource: int) -> Ideal:
     """Return the LP bound and the fair shares of a snapshot without its spot VMs."""
-    snapshot = snapshot_without_spot(snapshot)
+    snapshot = ordinary_snapshot(snapshot)
     targets = fair_vms(snapshot)
     holdings = target_holdings(snapshot, targets)
     nodes = () if snapshot.tree is None else shares_in_tree(snapshot.tree, holdings).tolist()

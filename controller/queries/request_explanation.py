@@ -63,7 +63,7 @@ _REASONS: Mapping[str, str] = {
     "above_overload": "room is left only above the overload threshold",
     "no_slots": "room is left, but not in whole slots",
     "gang_not_whole": "fewer of these VMs fit at once than its min_count needs",
-    "spot_ending": "spot VMs end to make room for it",
+    "spot_ending": "spot VMs or borrowed VMs end to make room for it",
     "lower_priority": "a request of its tenant with a higher priority took its place",
     "quota": "a quota is exceeded",
     "held_back": "room is reserved for a request that has waited longer",

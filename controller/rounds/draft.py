@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -13,7 +14,7 @@ from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.policy_process import Ideal
 from controller.rounds.reservations import SettledReservations
 from controller.rounds.snapshots import SnapshotNames
-from placement import Allocation, Snapshot
+from placement import Allocation, LeftOut, Snapshot
 from placement.catalog.zone_policies import RoundPolicies
 from placement.model.reservations import Rows
 from registry.moves import RunningView
@@ -63,7 +64,7 @@ class RoundDraft:
     group_shares: tuple[dict[str, Any], ...] = field(init=False)
     holdings: RoundHoldings = field(init=False)
     fair_distance: float | None = field(init=False)
-    # consequences for running spot VMs and waiting requests
+    # consequences for running spot and borrowed VMs, and waiting requests
     spot: SpotCommit = field(init=False)
     waiting: dict[UUID, WaitingStatus] = field(init=False)
 
@@ -71,6 +72,17 @@ class RoundDraft:
     def drawn(self) -> Rows:
         """The VMs placed in the room of reservations, before the policy decided."""
         return () if self.reserved is None else self.reserved.inputs.drawn
+
+    @property
+    def left_out(self) -> Sequence[LeftOut]:
+        """What the allocation left out of the requests that wait; what borrows does not wait."""
+        borrowed = self.snapshot.borrowed
+        left_out = self.allocation.left_out
+        return (
+            left_out
+            if borrowed is None
+            else [left for left in left_out if not borrowed.asks[left.request]]
+        )
 
     @property
     def elapsed_s(self) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 from controller.rounds.inputs import RoundInputs, allocation_document, decode_inputs
 from placement import Allocation, dominant_shares, fair_distance, target_shares
 from placement.catalog.zone_policies import RoundPolicies
-from placement.model.spot import snapshot_without_spot
+from placement.model.spot import ordinary_snapshot
 
 #: The policy that reports its steps.
 POLICY_WITH_STEPS: Final = "fuga"
@@ -119,7 +119,7 @@ class _StepView:
         self._shown = steps
         snapshot = inputs.snapshot
         self._held = snapshot.held.copy()
-        self._targets = target_shares(snapshot_without_spot(snapshot))
+        self._targets = target_shares(ordinary_snapshot(snapshot))
         self._before = dominant_shares(snapshot.held, snapshot.pool)
         self.fair_distance = fair_distance(self._before, self._targets)
         self._rows_of = self._rows_by_step()

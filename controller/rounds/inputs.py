@@ -43,7 +43,7 @@ from placement.model.reservations import (
     place_reservations,
     restore_reservations,
 )
-from placement.model.snapshot import Spot
+from placement.model.snapshot import Borrowed, Spot
 from placement.model.spot_pass import SpotPass
 from placement.model.tenant_tree import TenantTree
 from placement.rebalancing.freed_hosts import FreedHostsPolicy
@@ -56,7 +56,16 @@ from placement.rebalancing.spare_policy import (
 from registry.rounds import RoundRecord
 
 #: Fields of a snapshot that are not arrays. `limits` belongs to policies and is never stored.
-_NOT_ARRAYS = ("tree", "constraints", "allowances", "limits", "priority", "spot", "memory")
+_NOT_ARRAYS = (
+    "tree",
+    "constraints",
+    "allowances",
+    "limits",
+    "priority",
+    "spot",
+    "borrowed",
+    "memory",
+)
 #: Keys that every record of a game between hosts has.
 _GAME_KEYS: Final = {"players", "vms", "equilibrium", "sweeps"}
 _DTYPES = {"eligible": np.bool_, "weight": np.float64}  # every other array is int64
@@ -355,6 +364,8 @@ class RoundInputs:
             snapshot["spot"] = self.snapshot.spot.document()
         if self.snapshot.memory is not None:  # nor do those without a memory of past holdings
             snapshot["memory"] = self.snapshot.memory.document()
+        if self.snapshot.borrowed is not None:  # nor do those without borrowed VMs
+            snapshot["borrowed"] = self.snapshot.borrowed.document()
         document = {
             "snapshot": snapshot,
             "classes": int(self.snapshot.eligible.shape[1]),
@@ -419,7 +430,7 @@ def parse_round_inputs(document: Mapping[str, Any]) -> RoundInputs:
         if name != "resources" and name not in _NOT_ARRAYS:
             array: NDArray[Any] = np.array(values, dtype=_DTYPES.get(name, np.int64))
             arrays[name] = array.reshape(shape_of.get(name, (-1,)))
-    spot = stored.get("spot")
+    spot, borrowed = stored.get("spot"), stored.get("borrowed")
     names, tree, rules = document["names"], stored.get("tree"), stored.get("constraints")
     priority, memory = stored.get("priority"), stored.get("memory")
     snapshot = Snapshot(
@@ -430,6 +441,7 @@ def parse_round_inputs(document: Mapping[str, Any]) -> RoundInputs:
         priority=None if priority is None else np.array(priority, dtype=np.int64),
         spot=None if spot is None else Spot.from_document(spot, len(resources)),
         memory=None if memory is None else HoldingMemory.from_document(memory),
+        borrowed=None if borrowed is None else Borrowed.from_document(borrowed, len(resources)),
         **arrays,
     )
     spare, reserved = document.get("spare"), document.get("reserved")
@@ -444,6 +456,7 @@ def parse_round_inputs(document: Mapping[str, Any]) -> RoundInputs:
             groups=tuple((a, b, node) for a, b, node in names.get("groups", ())),
             quotas=tuple((a, b, most, held) for a, b, most, held in names.get("quotas", ())),
             spot=tuple((a, b) for a, b in names.get("spot", ())),
+            borrowed=tuple((a, b) for a, b in names.get("borrowed", ())),
             reserved=tuple((a, b) for a, b in names.get("reserved", ())),
         ),
         policy=document["policy"],
@@ -503,7 +516,8 @@ def games_of(details: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
 def _names_as_json(names: SnapshotNames) -> dict[str, Any]:
     """Return the names of a snapshot's rows as JSON values; empty ones of later versions go."""
     document = {field.name: getattr(names, field.name) for field in dataclasses.fields(names)}
-    for name in ("groups", "quotas", "spot", "reserved"):  # rounds without any keep their bytes
+    # Rounds without any keep their bytes.
+    for name in ("groups", "quotas", "spot", "borrowed", "reserved"):
         if not document[name]:
             del document[name]
     return document

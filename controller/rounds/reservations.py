@@ -8,7 +8,7 @@ from uuid import UUID
 import numpy as np
 
 from controller.rounds.inputs import ReservedInputs
-from controller.rounds.snapshots import is_host_allowed
+from controller.rounds.snapshots import all_requests, is_host_allowed
 from placement import IntArray, Snapshot
 from placement.model.host_classes import HostClasses, eligibility
 from placement.model.reservations import (
@@ -140,7 +140,10 @@ def _reserved_arrays(
         eligible=eligibility(view.hosts, classes, requests, is_host_allowed),
         count=np.array([each.count for each in requests], dtype=np.int64),
         in_force=np.array([each.in_force for each in reservations.reservations], dtype=np.bool_),
-        draws=np.array([drawn.get(each.id, -1) for each in view.requests], dtype=np.int64),
+        draws=np.array(
+            [drawn.get(each.id, -1) for each in all_requests(view)[: len(snapshot.count)]],
+            dtype=np.int64,
+        ),
         holds=tuple(
             (number, host_index[host], count)
             for number, each in enumerate(reservations.reservations)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -37,7 +38,7 @@ from controller.rounds.interfaces import (
 from controller.rounds.reservations import settle_reservations
 from controller.rounds.running_state import to_running
 from controller.rounds.shares import record_shares
-from controller.rounds.snapshots import freed_rows, to_snapshot
+from controller.rounds.snapshots import all_requests, freed_rows, to_snapshot
 from controller.rounds.wait_reasons import waiting_requests
 from placement import Allocation, InfeasibleAllocationError
 from placement.catalog.zone_policies import (
@@ -107,7 +108,7 @@ def run_round(
     draft = RoundDraft(slot=slot, lease=lease, choice=choice, kept=kept or RoundCache())
     # 1. Read the rows, once.
     _read_view(draft, store, running)
-    if not draft.view.requests and draft.view.reserved is None:
+    if not all_requests(draft.view) and draft.view.reserved is None:
         _stop_charging(draft, store)
         return None
     # 2. Convert them to arrays.
@@ -118,7 +119,7 @@ def run_round(
     _leave_spot_margin(draft)
     _remember_holdings(draft, store)
     draft.phases_s["read"] = draft.elapsed_s
-    if not draft.view.requests and not (draft.reserved and draft.reserved.changes):
+    if not all_requests(draft.view) and not (draft.reserved and draft.reserved.changes):
         _stop_charging(draft, store)
         return None
     # 5. Choose the policies; end here if they would repeat the last round.
@@ -131,8 +132,8 @@ def run_round(
     _find_ideal(draft, decider)
     # 8. Record the shares.
     record_shares(draft)
-    # 9. End spot VMs.
-    _end_spot_vms(draft)
+    # 9. End spot and borrowed VMs.
+    _end_vms(draft)
     # 10. Explain the waiting requests.
     draft.waiting = waiting_requests(draft)
     # 11. Write decision and record in one transaction.
@@ -142,7 +143,7 @@ def run_round(
 def _read_view(draft: RoundDraft, store: RoundStore, running: RunningStore | None) -> None:
     """Fill ``view``; if spare is kept and something waits, read it with all VMs in ``running``."""
     draft.view = store.read_cluster(draft.lease)
-    waits = draft.view.requests or draft.view.reserved is not None
+    waits = all_requests(draft.view) or draft.view.reserved is not None
     if waits and draft.choice.spare is not None and running is not None:
         draft.running = running.read_running(draft.lease)
         draft.view = draft.running.cluster
@@ -152,7 +153,7 @@ def _build_snapshot(draft: RoundDraft) -> None:
     """Fill ``snapshot``, ``names`` and ``freed`` from the rows, and ``spare`` if VMs were read."""
     draft.freed = freed_rows(draft.view)
     if draft.running is None or draft.choice.spare is None:
-        draft.snapshot, draft.names = to_snapshot(draft.view, known=draft.kept.arrays)
+        draft.snapshot, draft.names = to_snapshot(draft.view, known=draft.kept.arrays, lends=True)
         return
     state, names = to_running(draft.running, to_move=False, known=draft.kept.arrays)
     draft.snapshot, draft.names = state.snapshot, names.snapshot
@@ -265,12 +266,11 @@ def _find_ideal(draft: RoundDraft, decider: RoundDecider) -> None:
     draft.phases_s["bound"] = time.perf_counter() - started
 
 
-def _end_spot_vms(draft: RoundDraft) -> None:
-    """Fill ``spot`` with the spot VMs that the allocation ends, and who gets their room."""
-    names, spot, view = draft.names, draft.snapshot.spot, draft.view.spot
-    preempted = draft.allocation.details.get("spot")
-    ends: tuple[SpotEnd, ...] = ()
-    lets_in: tuple[KeptRoom, ...] = ()
+def _end_vms(draft: RoundDraft) -> None:
+    """Fill ``spot`` with the VMs that the allocation ends, and who gets their room."""
+    names, snapshot, view = draft.names, draft.snapshot, draft.view.spot
+    ends: list[SpotEnd] = []
+    lets_in: Counter[tuple[UUID, UUID]] = Counter()
 
     def host_of(index: int) -> UUID:
         return UUID(names.hosts[index][0])
@@ -278,22 +278,29 @@ def _end_spot_vms(draft: RoundDraft) -> None:
     def request_of(index: int) -> UUID:
         return UUID(names.requests[index][0])
 
-    if spot is not None and preempted and preempted["ends"]:
-        ends = tuple(
+    for kind, running, of_vms in (
+        ("spot", snapshot.spot, names.spot),
+        ("borrowed", snapshot.borrowed, names.borrowed),
+    ):
+        preempted = draft.allocation.details.get(kind)
+        if running is None or not preempted or not preempted["ends"]:
+            continue
+        ends += [
             SpotEnd(
-                vm_id=UUID(names.spot[vm][0]),
-                host_id=host_of(spot.host[vm]),
+                vm_id=UUID(of_vms[vm][0]),
+                host_id=host_of(running.host[vm]),
                 request_id=request_of(request),
             )
             for vm, request in preempted["ends"]
-        )
-        lets_in = tuple(
-            KeptRoom(request_id=request_of(request), host_id=host_of(host), count=count)
-            for request, host, count in preempted["lets_in"]
-        )
+        ]
+        for request, host, count in preempted["lets_in"]:
+            lets_in[request_of(request), host_of(host)] += count
     draft.spot = SpotCommit(
-        ends=ends,
-        lets_in=lets_in,
+        ends=tuple(ends),
+        lets_in=tuple(
+            KeptRoom(request_id=request, host_id=host, count=count)
+            for (request, host), count in lets_in.items()
+        ),
         grace_s=draft.choice.spot_grace_s,
         hold_s=int(draft.choice.room_hold_s),
         keeps_rooms=view is not None and bool(view.kept),
@@ -311,7 +318,7 @@ def _commit_draft(draft: RoundDraft, store: RoundStore) -> RoundReport:
         games=games_of(draft.allocation.details),
         phases_s={**draft.phases_s, "commit": time.perf_counter() - started},
         placed=sum(map(len, committed.assignments.values())),
-        left_out=sum(left.count for left in draft.allocation.left_out),
+        left_out=sum(left.count for left in draft.left_out),
         dropped=sum(part.count for part in committed.dropped),
         duration_s=draft.elapsed_s,
         assignments=committed.assignments,
@@ -320,13 +327,14 @@ def _commit_draft(draft: RoundDraft, store: RoundStore) -> RoundReport:
 
 def _round_commit(draft: RoundDraft) -> RoundCommit:
     """Convert the draft to the register center's record of a commit."""
-    hosts, requests = draft.view.hosts, draft.view.requests
+    hosts, requests = draft.view.hosts, all_requests(draft.view)
     placements = tuple(
         Placement(
             request_id=requests[request].id,
             host_id=hosts[host].id,
             count=count,
             shared_pool=requests[request].shared_pool,
+            borrowed=requests[request].borrowed,
         )
         for request, host, count in (*draft.drawn, *draft.allocation.placed.tolist())
     )
@@ -409,10 +417,13 @@ def _build_inputs(draft: RoundDraft, who: RoundPolicies) -> RoundInputs:
 def _fallback_inputs(inputs: RoundInputs) -> RoundInputs:
     """Return simpler inputs for the fallback, so that it takes little time and no slot is skipped.
 
-    The fallback keeps no spare capacity, ends no spot VM and has no budget.
+    The fallback keeps no spare capacity, ends no spot or borrowed VM and has no budget.
     """
     snapshot = inputs.snapshot
     if snapshot.spot is not None:
         spot = replace(snapshot.spot, may_end=np.zeros_like(snapshot.spot.may_end))
         snapshot = replace(snapshot, spot=spot)
+    if (borrowed := snapshot.borrowed) is not None:
+        borrowed = replace(borrowed, may_end=np.zeros_like(borrowed.may_end))
+        snapshot = replace(snapshot, borrowed=borrowed)
     return replace(inputs, snapshot=snapshot, spare=None, budget_units=None)

@@ -54,7 +54,9 @@ def to_running(
         freed = _hosts_with_kept_room(view.cluster)
         view = replace(view, cluster=drop_spot_requests(view.cluster))
     cluster = view.cluster
-    snapshot, names = to_snapshot(cluster, further_requests=view.requests, known=known)
+    snapshot, names = to_snapshot(
+        cluster, further_requests=view.requests, known=known, lends=not to_move
+    )
     host_index = {host.id: index for index, host in enumerate(cluster.hosts)}
     tenant_index = {tenant.id: index for index, tenant in enumerate(cluster.tenants)}
     requests = {request.id: request for request in view.requests}

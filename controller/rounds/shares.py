@@ -10,6 +10,7 @@ import numpy as np
 from controller.rounds.draft import RoundDraft
 from placement import IntArray, dominant_shares, fair_distance, fractions_of_pool, shares_in_tree
 from placement.fairness.memory import parts_of_level
+from placement.model.spot import ordinary_snapshot
 from registry.rounds import RoundHoldings
 
 
@@ -38,7 +39,7 @@ def _tenant_shares(draft: RoundDraft, held_after: IntArray) -> tuple[dict[str, A
     snapshot, ideal = draft.snapshot, draft.ideal
     before = dominant_shares(snapshot.held, snapshot.pool)
     after = dominant_shares(held_after, snapshot.pool)
-    shared = snapshot.count if snapshot.spot is None else snapshot.count * ~snapshot.spot.asks
+    shared = ordinary_snapshot(snapshot).count
     waiting = np.bincount(snapshot.tenant, weights=shared, minlength=len(before))
     for request, _, count in draft.drawn:
         waiting[snapshot.tenant[request]] += count

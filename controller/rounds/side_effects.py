@@ -1,4 +1,4 @@
-"""Effects of a stored round other than placements: spot VMs that it ended, and reservations."""
+"""Effects of a stored round other than placements: VMs that it ended, and reservations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from registry.rounds import StoredDecision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotPreemption:
-    """A spot VM that a round ended, and for which request."""
+    """A spot or borrowed VM that a round ended, and for which request."""
 
     vm_id: UUID
     vm: str
@@ -62,15 +62,20 @@ def stored_reservations(stored: StoredDecision) -> tuple[RoundReservation, ...]:
 
 
 def stored_spot_preemptions(stored: StoredDecision) -> tuple[SpotPreemption, ...]:
-    """Return the spot VMs that a stored round preempted; the names come from its inputs."""
-    spot = stored.outcome["details"].get("spot")
-    if not spot or not spot["ends"]:
+    """Return the spot and borrowed VMs that a round preempted; names come from its inputs."""
+    details = stored.outcome["details"]
+    ends = [
+        (kind, vm, request)
+        for kind in ("spot", "borrowed")
+        for vm, request in details.get(kind, {}).get("ends", ())
+    ]
+    if not ends:
         return ()
     inputs = json.loads(zlib.decompress(stored.inputs))
     names, tenant_of = inputs["names"], inputs["snapshot"]["tenant"]
     found = []
-    for vm, request in spot["ends"]:
-        vm_id, vm_name = names["spot"][vm]
+    for kind, vm, request in ends:
+        vm_id, vm_name = names[kind][vm]
         request_id, request_name, _ = names["requests"][request]
         found.append(
             SpotPreemption(

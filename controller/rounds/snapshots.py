@@ -18,9 +18,16 @@ from controller.rounds.tenant_trees import build_allowances, build_tenant_tree
 from placement import IntArray, Snapshot
 from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.model.host_classes import HostClasses, eligibility, host_classes, preferred_classes
-from placement.model.snapshot import Spot
+from placement.model.snapshot import Borrowed, Spot
 from registry.requests import NO_RULES, rules_allow, zone_of
-from registry.rounds import ClusterView, HostView, RequestView, SpotView, SpotVm
+from registry.rounds import (
+    BorrowedView,
+    ClusterView,
+    HostView,
+    PreemptibleVm,
+    RequestView,
+    SpotView,
+)
 
 #: If a larger part of the hosts changed, all are converted again: it is no more work.
 _MAX_CHANGED_PART: Final = 0.5
@@ -122,6 +129,7 @@ class SnapshotNames:
     #: (owner's name, resource, quota, held) of each allowance; "vms": their number
     quotas: tuple[tuple[str, str, int, int], ...] = ()
     spot: tuple[tuple[str, str], ...] = ()  #: (id, name) of spot VMs on the axis S
+    borrowed: tuple[tuple[str, str], ...] = ()  #: (id, name) of borrowed VMs on the axis B
     reserved: tuple[tuple[str, str], ...] = ()  #: (id, name) of reservations on the axis V
 
 
@@ -137,71 +145,82 @@ def to_snapshot(
     view: ClusterView,
     further_requests: Sequence[RequestView] = (),
     known: KnownArrays | None = None,
+    *,
+    lends: bool = False,
 ) -> tuple[Snapshot, SnapshotNames]:
     """Convert one read of the register center to the snapshot that a policy decides on.
 
     ``further_requests`` also distinguish host classes. ``known`` caches the arrays of hosts from
-    earlier reads.
+    earlier reads. With ``lends``, what requests may borrow follows the requests of the view, as
+    rows of its own (`all_requests`), and borrowed VMs may end.
     Hosts that take no VMs now (draining, unreachable, held back) keep their
     capacity, which counts in the pool, but no request is eligible there.
     """
     hosts = (known or KnownArrays()).build_arrays(view.hosts, len(view.resources))
-    distinguishing = [*view.requests, *further_requests]
+    requests = all_requests(view) if lends else view.requests
+    distinguishing = [*requests, *further_requests]
     if any(each.hosts is not None or each.avoid for each in distinguishing):
         classes = host_classes(view.hosts, distinguishing)
     else:
         classes = hosts.classes()
     preferred = preferred_classes(
-        view.hosts,
-        classes,
-        {row: request.rules.prefers for row, request in enumerate(view.requests)},
+        view.hosts, classes, {row: request.rules.prefers for row, request in enumerate(requests)}
     )
     committed = hosts.committed + _incoming_amounts(view) if view.freed else hosts.committed
     tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
     tree, groups = build_tenant_tree(view.tenants, view.groups) if view.groups else (None, ())
     allowances, quotas = build_allowances(view) if view.quotas else ((), ())
-    eligible = eligibility(view.hosts, classes, view.requests, is_host_allowed)
+    eligible = eligibility(view.hosts, classes, requests, is_host_allowed)
+    borrowed_vms = _vms_in_view(view, view.borrowed) if lends else []
     snapshot = Snapshot(
         resources=view.resources,
         capacity=hosts.capacity,
         free=np.maximum(hosts.capacity - committed, 0),
         host_class=classes.of_host,
         eligible=eligible,
-        demand=_int_rows([request.demand for request in view.requests], len(view.resources)),
-        count=_request_values(view.requests, lambda request: request.count),
-        min_count=_request_values(view.requests, lambda request: request.min_count),
-        tenant=_request_values(view.requests, lambda request: tenant_index[request.tenant_id]),
-        age=_request_values(view.requests, lambda request: request.age),
+        demand=_int_rows([request.demand for request in requests], len(view.resources)),
+        count=_request_values(requests, lambda request: request.count),
+        min_count=_request_values(requests, lambda request: request.min_count),
+        tenant=_request_values(requests, lambda request: tenant_index[request.tenant_id]),
+        age=_request_values(requests, lambda request: request.age),
         weight=np.array([tenant.weight for tenant in view.tenants], dtype=np.float64),
         held=_int_rows([tenant.held for tenant in view.tenants], len(view.resources)),
         tree=tree,
         constraints=_build_constraints(view, preferred),
         allowances=allowances,
-        priority=_request_values(view.requests, lambda request: request.priority)
-        if any(request.priority for request in view.requests)
+        priority=_request_values(requests, lambda request: request.priority)
+        if any(request.priority for request in requests)
         else None,
         spot=None
         if view.spot is None
         else _spot_arrays(
             view,
             view.spot,
+            requests,
             room=hosts.capacity - committed,
             open_to=lambda row, host: bool(eligible[row, classes.of_host[host]]),
         ),
+        borrowed=None
+        if view.borrowed is None or not lends
+        else _borrowed_arrays(view, borrowed_vms, requests, room=hosts.capacity - committed),
     )
     names = SnapshotNames(
         hosts=hosts.names,
         tenants=tuple((str(tenant.id), tenant.name) for tenant in view.tenants),
-        requests=tuple(
-            (str(request.id), request.name, request.vm_type) for request in view.requests
-        ),
+        requests=tuple((str(request.id), request.name, request.vm_type) for request in requests),
         groups=tuple((str(group.id), group.name, node) for group, node in groups),
         quotas=quotas,
         spot=()
         if snapshot.spot is None
-        else tuple((str(vm.id), vm.name) for vm in _spot_vms_in_view(view)),
+        else tuple((str(vm.id), vm.name) for vm in _vms_in_view(view, view.spot)),
+        borrowed=tuple((str(vm.id), vm.name) for vm in borrowed_vms),
     )
     return snapshot, names
+
+
+def all_requests(view: ClusterView) -> tuple[RequestView, ...]:
+    """Return the requests of a round: those that wait, then those that may borrow VMs."""
+    return view.requests if view.borrowed is None else (*view.requests, *view.borrowed.asks)
 
 
 def freed_rows(view: ClusterView) -> tuple[tuple[int, int], ...]:
@@ -229,7 +248,12 @@ def is_host_allowed(request: RequestView, host: HostView) -> bool:
 
 
 def _spot_arrays(
-    view: ClusterView, seen: SpotView, *, room: IntArray, open_to: Callable[[int, int], bool]
+    view: ClusterView,
+    seen: SpotView,
+    requests: Sequence[RequestView],
+    *,
+    room: IntArray,
+    open_to: Callable[[int, int], bool],
 ) -> Spot:
     """Convert the rows of spot VMs to arrays.
 
@@ -240,11 +264,11 @@ def _spot_arrays(
     rows_of = rows_by_request(view.requests)
     index_of = {host.id: index for index, host in enumerate(view.hosts)}
     tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
-    vms = _spot_vms_in_view(view)
+    vms = _vms_in_view(view, seen)
     host = np.array([index_of[vm.host_id] for vm in vms], dtype=np.int64)
     may_end = np.array([vm.may_end for vm in vms], dtype=np.bool_)
     return Spot(
-        asks=np.array([request.spot for request in view.requests], dtype=np.bool_),
+        asks=np.array([request.spot for request in requests], dtype=np.bool_),
         host=host,
         tenant=np.array([tenant_index[vm.tenant_id] for vm in vms], dtype=np.int64),
         amounts=_int_rows([vm.amounts for vm in vms], len(view.resources)),
@@ -258,12 +282,40 @@ def _spot_arrays(
     )
 
 
-def _spot_vms_in_view(view: ClusterView) -> Sequence[SpotVm]:
-    """Return the spot VMs whose hosts and tenants are in the view."""
+def _borrowed_arrays(
+    view: ClusterView,
+    vms: Sequence[PreemptibleVm],
+    requests: Sequence[RequestView],
+    *,
+    room: IntArray,
+) -> Borrowed:
+    """Convert the rows of borrowed VMs to arrays; none ends where ``room``, (H, R), is negative."""
+    index_of = {host.id: index for index, host in enumerate(view.hosts)}
+    tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
+    number: dict[UUID, int] = {}
+    host = np.array([index_of[vm.host_id] for vm in vms], dtype=np.int64)
+    may_end = np.array([vm.may_end for vm in vms], dtype=np.bool_)
+    return Borrowed(
+        asks=np.array([request.borrowed for request in requests], dtype=np.bool_),
+        host=host,
+        tenant=np.array([tenant_index[vm.tenant_id] for vm in vms], dtype=np.int64),
+        request=np.array(
+            [number.setdefault(vm.request_id, len(number)) for vm in vms], dtype=np.int64
+        ),
+        amounts=_int_rows([vm.amounts for vm in vms], len(view.resources)),
+        may_end=may_end & (room[host] >= 0).all(axis=1),
+        ending=np.array([vm.ending for vm in vms], dtype=np.bool_),
+    )
+
+
+def _vms_in_view(
+    view: ClusterView, seen: SpotView | BorrowedView | None
+) -> Sequence[PreemptibleVm]:
+    """Return the spot or borrowed VMs whose hosts and tenants are in the view."""
     hosts = {host.id for host in view.hosts}
     tenants = {tenant.id for tenant in view.tenants}
-    seen = () if view.spot is None else view.spot.vms
-    return [vm for vm in seen if vm.host_id in hosts and vm.tenant_id in tenants]
+    vms = () if seen is None else seen.vms
+    return [vm for vm in vms if vm.host_id in hosts and vm.tenant_id in tenants]
 
 
 def _build_constraints(

@@ -31,8 +31,8 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
     could. A missing address or network is the reason if there is no other
     obstacle. If only failed builds keep hosts from the request, they are the reason.
     """
-    view, snapshot, names = draft.view, draft.snapshot, draft.names
-    allocation, reserved = draft.allocation, draft.reserved
+    view, snapshot, names, reserved = draft.view, draft.snapshot, draft.names, draft.reserved
+    allocation = replace(draft.allocation, left_out=tuple(draft.left_out))
     shorts = [
         (row, each, each.short) for row, each in enumerate(view.requests) if each.short is not None
     ]

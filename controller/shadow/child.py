@@ -25,7 +25,7 @@ from placement import (
     target_shares,
 )
 from placement.catalog.zone_policies import ELSEWHERE, RoundPolicies, ZoneInputs, build_zone_inputs
-from placement.model.spot import snapshot_without_spot
+from placement.model.spot import ordinary_snapshot
 
 #: Maximum number of differing requests in the answer.
 MAX_REQUESTS: Final = 200
@@ -49,7 +49,7 @@ def decide_in_shadow(shadow: ShadowRun) -> dict[str, Any]:
     seconds = time.perf_counter() - started
     who.check(snapshot, theirs)
     ours = parse_allocation(shadow.outcome)
-    targets = target_shares(snapshot_without_spot(snapshot))
+    targets = target_shares(ordinary_snapshot(snapshot))
     return {
         "seconds": seconds,
         "cut": theirs.cut,

@@ -200,11 +200,14 @@ def tenants_waiting_for_room(snapshot: Snapshot, allocation: Allocation) -> Bool
     """Return which tenants wait for room that others may hold, after an allocation, (N,).
 
     VMs that no host could take, or that a quota or a rule of their own keeps waiting, do not count:
-    a tenant that requests what it cannot get would have all others charged.
+    a tenant that requests what it cannot get would have all others charged. What a request may
+    borrow does not wait.
     """
+    borrowed = snapshot.borrowed
     waits = np.zeros(len(snapshot.weight), dtype=np.bool_)
     for left in allocation.left_out:
-        if left.reason in _WAITS_FOR_ROOM:
+        borrows = borrowed is not None and borrowed.asks[left.request]
+        if left.reason in _WAITS_FOR_ROOM and not borrows:
             waits[snapshot.tenant[left.request]] = True
     return waits
 

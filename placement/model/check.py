@@ -3,68 +3,92 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 
 from placement.errors import InfeasibleAllocationError
-from placement.model.snapshot import Allocation, Snapshot, Spot
+from placement.fairness.shares import SHARE_TOLERANCE
+from placement.model.snapshot import Allocation, Borrowed, Snapshot
+from placement.model.tenant_tree import TenantTree
+
+#: Rows of an allocation's details: VM and request, or request, host and count
+_Rows: TypeAlias = list[tuple[int, ...]]
 
 
-def check_spot(snapshot: Snapshot, spot: Spot, allocation: Allocation) -> None:
-    """Raise unless an allocation keeps every rule of spot VMs.
+def check_ends(snapshot: Snapshot, allocation: Allocation) -> None:
+    """Raise unless an allocation keeps every rule of spot and borrowed VMs that end.
 
-    The rules: each spot VM ends once, and only one that may, for a request that is let in on
-    its host; a request that gets the room shares by the share, may use that host, and gets no more
-    than the round left out, nor than the allowances leave; all that a host lets in and all that is
-    placed there fits once those end.
+    The rules: each VM ends once, and only one that may, for a request that is let in on
+    its host; a request that gets the room is no request of spot or borrowed VMs, may use that host,
+    and gets no more than the round left out, nor than the allowances leave; all that a host lets in
+    and all that is placed there fits once those end. Of the borrowed VMs of one request on a host
+    the newest end, and each ends only for a tenant whose share is then not above what its own
+    tenant keeps; the shares are those of the nodes at which the two branches of the tree part.
 
     Raises
     ------
     InfeasibleAllocationError
         Naming the first rule that is broken.
     """
-    details = allocation.details.get("spot", {})
-    ends = [(vm, request) for vm, request in details.get("ends", ())]
-    lets_in = [(request, host, count) for request, host, count in details.get("lets_in", ())]
-    _check_displaced_spot(snapshot, spot, allocation, lets_in)
-    here = {(request, host) for request, host, _ in lets_in}
-    ended: defaultdict[int, list[int]] = defaultdict(list)
-    seen: set[int] = set()
-    for vm, request in ends:
-        if not 0 <= vm < len(spot.host) or vm in seen or not spot.may_end[vm]:
-            raise InfeasibleAllocationError(f"spot VM {vm} may not end, or ends twice")
-        seen.add(vm)
-        host = int(spot.host[vm])
-        if (request, host) not in here:
-            raise InfeasibleAllocationError(
-                f"spot VM {vm} ends on host {host}, where no request needs it"
-            )
-        ended[host].append(vm)
-    _check_spot_room(snapshot, spot, allocation, lets_in, ended)
+    everywhere: _Rows = []
+    freed: defaultdict[int, list[list[int]]] = defaultdict(list)
+    for kind, running in (("spot", snapshot.spot), ("borrowed", snapshot.borrowed)):
+        if running is None:
+            continue
+        ends, lets_in = _details_rows(allocation, kind)
+        here = {(request, host) for request, host, _ in lets_in}
+        seen: set[int] = set()
+        for vm, request in ends:
+            if not 0 <= vm < len(running.host) or vm in seen or not running.may_end[vm]:
+                raise InfeasibleAllocationError(f"{kind} VM {vm} may not end, or ends twice")
+            seen.add(vm)
+            host = int(running.host[vm])
+            if (request, host) not in here:
+                raise InfeasibleAllocationError(
+                    f"{kind} VM {vm} ends on host {host}, where no request needs it"
+                )
+            freed[host].append(running.amounts[vm].tolist())
+        everywhere += lets_in
+    _check_displacing(snapshot, allocation, everywhere)
+    _check_freed_room(snapshot, allocation, everywhere, freed)
+    if snapshot.borrowed is not None:
+        _check_newest_first(snapshot.borrowed, allocation)
+        _check_borrowed_shares(snapshot, snapshot.borrowed, allocation, everywhere)
 
 
-def _check_displaced_spot(
-    snapshot: Snapshot, spot: Spot, allocation: Allocation, lets_in: Sequence[tuple[int, int, int]]
-) -> None:
-    """Check the requests for which spot VMs end: eligibility, counts and quotas."""
+def _details_rows(allocation: Allocation, kind: str) -> tuple[_Rows, _Rows]:
+    """Return the ends of spot or borrowed VMs in an allocation, and the requests let in."""
+    details = allocation.details.get(kind, {})
+    return [tuple(row) for row in details.get("ends", ())], [
+        tuple(row) for row in details.get("lets_in", ())
+    ]
+
+
+def _check_displacing(snapshot: Snapshot, allocation: Allocation, lets_in: _Rows) -> None:
+    """Check the requests for which VMs end: eligibility, counts and quotas."""
     left = Counter[int]()
     for each in allocation.left_out:
         left[each.request] += each.count
     for request, host, count in lets_in:
         if not (0 <= request < len(snapshot.count) and 0 <= host < len(snapshot.capacity)):
             raise InfeasibleAllocationError(f"request {request} is let in on host {host}")
-        if spot.asks[request]:
-            raise InfeasibleAllocationError(f"spot VMs end for request {request}, of spot VMs")
+        if any(
+            each is not None and each.asks[request] for each in (snapshot.spot, snapshot.borrowed)
+        ):
+            raise InfeasibleAllocationError(
+                f"VMs end for request {request}, of spot or borrowed VMs"
+            )
         if not snapshot.eligible[request, snapshot.host_class[host]]:
             raise InfeasibleAllocationError(
-                f"spot VMs end for request {request} on host {host}, which it may not use"
+                f"VMs end for request {request} on host {host}, which it may not use"
             )
         left[request] -= count
         if count <= 0 or left[request] < 0:
             raise InfeasibleAllocationError(
-                f"spot VMs end for {count} VMs of request {request} on host {host}, "
+                f"VMs end for {count} VMs of request {request} on host {host}, "
                 f"of which too few were left out"
             )
     for number, allowance in enumerate(snapshot.allowances):
@@ -77,18 +101,17 @@ def _check_displaced_spot(
                 given += count * amount
         if lets_in and given > allowance.room:
             raise InfeasibleAllocationError(
-                f"allowance {number} leaves {allowance.room}, spot VMs end for {given}"
+                f"allowance {number} leaves {allowance.room}, VMs end for {given}"
             )
 
 
-def _check_spot_room(
+def _check_freed_room(
     snapshot: Snapshot,
-    spot: Spot,
     allocation: Allocation,
-    lets_in: Sequence[tuple[int, int, int]],
-    ended: dict[int, list[int]],
+    lets_in: _Rows,
+    freed: Mapping[int, Sequence[Sequence[int]]],
 ) -> None:
-    """Check that what a host admits fits once the spot VMs that end there are gone."""
+    """Check that what a host admits fits once the VMs that end there are gone."""
     taken: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for request, host, count in [*allocation.placed.tolist(), *lets_in]:
         taken[host].append((request, count))
@@ -97,12 +120,74 @@ def _check_spot_room(
         for request, count in taken[host]:
             for resource in range(len(room)):
                 room[resource] -= count * int(snapshot.demand[request, resource])
-        for vm in ended.get(host, ()):
+        for amounts in freed.get(host, ()):
             for resource in range(len(room)):
-                room[resource] += int(spot.amounts[vm, resource])
+                room[resource] += amounts[resource]
         if min(room, default=0) < 0:
             raise InfeasibleAllocationError(
-                f"host {host} has too little room for the requests that its spot VMs end for"
+                f"host {host} has too little room for the requests that its VMs end for"
+            )
+
+
+def _check_newest_first(borrowed: Borrowed, allocation: Allocation) -> None:
+    """Check that of a request's borrowed VMs on a host none ends before a newer one."""
+    ended = {vm for vm, _ in _details_rows(allocation, "borrowed")[0]}
+    stays: set[tuple[int, int]] = set()
+    for vm in reversed(range(len(borrowed.host))):
+        where = int(borrowed.request[vm]), int(borrowed.host[vm])
+        if vm in ended and where in stays:
+            raise InfeasibleAllocationError(f"borrowed VM {vm} ends before a newer one")
+        if vm not in ended and borrowed.may_end[vm]:
+            stays.add(where)
+
+
+def _check_borrowed_shares(
+    snapshot: Snapshot, borrowed: Borrowed, allocation: Allocation, lets_in: _Rows
+) -> None:
+    """Check that borrowed VMs end only for tenants that then hold no more than is kept."""
+    ends, _ = _details_rows(allocation, "borrowed")
+    pool = [int(amount) for amount in snapshot.pool]
+    held = [[int(amount) for amount in row] for row in snapshot.held]
+
+    def add(tenant: int, amounts: Sequence[int], count: int) -> None:
+        for resource, amount in enumerate(amounts):
+            held[tenant][resource] += count * int(amount)
+
+    spot = snapshot.spot
+    for request, _, count in allocation.placed.tolist():
+        in_share = not borrowed.asks[request] and (spot is None or not spot.asks[request])
+        add(int(snapshot.tenant[request]), snapshot.demand[request], count if in_share else 0)
+    left = snapshot.count.tolist()
+    for request, _, count in allocation.placed.tolist():
+        left[request] -= count
+    for request, _, count in () if spot is None else spot.kept:
+        add(int(snapshot.tenant[request]), snapshot.demand[request], min(count, left[request]))
+    for request, _, count in lets_in:
+        add(int(snapshot.tenant[request]), snapshot.demand[request], count)
+    for vm in {*np.flatnonzero(borrowed.ending).tolist(), *(vm for vm, _ in ends)}:
+        add(int(borrowed.tenant[vm]), borrowed.amounts[vm], -1)
+    tree = snapshot.tree or TenantTree.flat(snapshot.weight)
+    below: defaultdict[int, list[int]] = defaultdict(list)
+    for tenant, leaf in enumerate(tree.leaf):
+        for node in tree.path(leaf):
+            below[node].append(tenant)
+
+    def level(node: int) -> float:
+        total = [sum(held[tenant][each] for tenant in below[node]) for each in range(len(pool))]
+        shares = [amount / size for amount, size in zip(total, pool, strict=True) if size > 0]
+        return max(shares, default=0.0) / float(tree.weight[node])
+
+    for vm, request in ends:
+        taker, borrower = int(snapshot.tenant[request]), int(borrowed.tenant[vm])
+        above = tree.path(tree.leaf[taker]), tree.path(tree.leaf[borrower])
+        its, other = (
+            [node for node in path if node not in set(without)]
+            for path, without in (above, above[::-1])
+        )
+        if taker != borrower and level(its[-1]) > level(other[-1]) + SHARE_TOLERANCE:
+            raise InfeasibleAllocationError(
+                f"borrowed VM {vm} of tenant {borrower} ends for tenant {taker}, "
+                f"which then holds more than tenant {borrower} keeps"
             )
 
 
@@ -135,8 +220,8 @@ def check_allocation(
     _check_groups(snapshot, allocation)
     _check_spreads(snapshot, allocation)
     _check_room(snapshot, allocation)
-    if snapshot.spot is not None:
-        check_spot(snapshot, snapshot.spot, allocation)
+    if snapshot.spot is not None or snapshot.borrowed is not None:
+        check_ends(snapshot, allocation)
     if overload is not None:
         hosts = len(snapshot.capacity)
         of_each = overload if isinstance(overload, Sequence) else [overload] * hosts

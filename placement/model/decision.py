@@ -11,7 +11,7 @@ from placement.model.budget import Budget
 from placement.model.priorities import apply_priorities
 from placement.model.reasons import never_placeable_reasons
 from placement.model.snapshot import Allocation, LeftOut, Policy, Snapshot
-from placement.model.spot_pass import SpotPass, decide_spot
+from placement.model.spot_pass import SpotPass, decide_spot_and_borrowed
 
 
 def set_aside_unplaceable(snapshot: Snapshot) -> tuple[Snapshot, tuple[LeftOut, ...]]:
@@ -47,7 +47,7 @@ def decide(
 ) -> Allocation:
     """Decide a round: set impossible requests aside, run the policy, and apply priorities.
 
-    Last come spot VMs, if the snapshot has any.
+    Last come borrowed VMs, and then spot VMs, if the snapshot has any.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def decide(
         Called after each step by its name, "set_aside" and "policy": for a caller that
         takes the time.
     spot_pass : SpotPass, optional
-        How spot VMs are decided; None: by the policy.
+        How borrowed and spot VMs are decided; None: by the policy.
 
     Returns
     -------
@@ -70,16 +70,18 @@ def decide(
     possible, impossible = set_aside_unplaceable(snapshot)
     after("set_aside")
     shared, alike = possible, possible
-    if possible.spot is not None:
-        of_all = np.where(possible.spot.asks, 0, possible.count)
-        shared = alike = dataclasses.replace(possible, count=of_all, spot=None)
+    last = [each for each in (possible.spot, possible.borrowed) if each is not None]
+    if last:
+        asks = np.logical_or.reduce([each.asks for each in last])
+        of_all = np.where(asks, 0, possible.count)
+        shared = alike = dataclasses.replace(possible, count=of_all, spot=None, borrowed=None)
     if shared.priority is not None:
         alike = dataclasses.replace(shared, priority=None)
     allocation = policy.place(alike, np.random.default_rng(seed), Budget(budget_units))
     if shared.priority is not None:
         allocation = apply_priorities(shared, shared.priority, allocation)
-    if possible.spot is not None:
-        allocation = decide_spot(
+    if last:
+        allocation = decide_spot_and_borrowed(
             possible,
             allocation,
             spot_pass or SpotPass(policy=policy),

@@ -50,13 +50,8 @@ class Spot:
 
     def document(self) -> dict[str, Any]:
         """Return the spot VMs as JSON values, which `from_document` reads back."""
-        arrays = {
-            field.name: value.tolist()
-            for field in dataclasses.fields(self)
-            if isinstance(value := getattr(self, field.name), np.ndarray)
-        }
         margin = {"margin": self.margin} if self.margin else {}
-        return {**arrays, "kept": list(map(list, self.kept)), **margin}
+        return {**_array_lists(self), "kept": list(map(list, self.kept)), **margin}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], resources: int) -> Spot:
@@ -70,6 +65,50 @@ class Spot:
             kept=tuple((request, host, count) for request, host, count in document["kept"]),
             margin=document.get("margin", 0),
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Borrowed:
+    """Requests for borrowed VMs, and the borrowed VMs that run. They count in the share.
+
+    Axes: Q requests, R resources, B borrowed VMs on hosts, by when they were placed.
+    """
+
+    asks: BoolArray  #: (Q,) whether it requests borrowed VMs
+    host: IntArray  #: (B,) an index of H
+    tenant: IntArray  #: (B,) an index of N
+    request: IntArray  #: (B,) VMs of one request, which are alike, have the same number
+    amounts: IntArray  #: (B, R) that it holds
+    #: (B,) may a round end it? Not if it ends or moves already, nor on a host that is overfull
+    may_end: BoolArray
+    ending: BoolArray  #: (B,) does it end already? Then the tenant does not keep it
+
+    def __post_init__(self) -> None:
+        for each in dataclasses.fields(self):
+            getattr(self, each.name).setflags(write=False)
+
+    def document(self) -> dict[str, Any]:
+        """Return the borrowed VMs as JSON values, which `from_document` reads back."""
+        return _array_lists(self)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], resources: int) -> Borrowed:
+        """Build the borrowed VMs from the JSON values that `document` returned."""
+        flags = {"asks", "may_end", "ending"}
+        arrays: dict[str, Any] = {
+            name: np.array(values, dtype=np.bool_ if name in flags else np.int64)
+            for name, values in document.items()
+        }
+        return cls(**{**arrays, "amounts": arrays["amounts"].reshape(-1, resources)})
+
+
+def _array_lists(value: Spot | Borrowed) -> dict[str, Any]:
+    """Return the arrays among the fields of a value as lists, by name."""
+    return {
+        field.name: array.tolist()
+        for field in dataclasses.fields(value)
+        if isinstance(array := getattr(value, field.name), np.ndarray)
+    }
 
 
 #: What hosts offer, or tenants hold, of a resource in all: sums of two fit in int64.
@@ -129,6 +168,7 @@ class Snapshot:
     spot: Spot | None = None  #: see `placement.model.spot_pass`; policies see None
     #: see `placement.fairness.memory`; policies see None
     memory: HoldingMemory | None = None
+    borrowed: Borrowed | None = None  #: see `placement.model.spot_pass`; policies see None
     #: number of limits, at the end of R: they bound VMs and count in no share
     limits: int = 0
     #: (R,) capacity of all hosts together: shares are taken of it; 0 of a limit
@@ -157,6 +197,8 @@ class Snapshot:
             expected["priority"] = (requests,)
         if self.spot is not None and self.spot.asks.shape != (requests,):
             raise ShapeMismatchError("spot.asks", self.spot.asks.shape, (requests,))
+        if self.borrowed is not None and self.borrowed.asks.shape != (requests,):
+            raise ShapeMismatchError("borrowed.asks", self.borrowed.asks.shape, (requests,))
         for name, shape in expected.items():
             found = getattr(self, name).shape
             if found != shape:
@@ -227,7 +269,7 @@ class Reason(StrEnum):
     ANTI_AFFINITY = "anti_affinity"  #: hosts with room hold a VM of its group already
     AFFINITY = "affinity"  #: the host of its group is full, or no host holds enough of it
     ZONE_FULL = "zone_full"  #: zones with room have their part of its VMs already
-    SPOT_ENDING = "spot_ending"  #: spot VMs end, or ended, to make room for it
+    SPOT_ENDING = "spot_ending"  #: spot or borrowed VMs end, or ended, to make room for it
     LOWER_PRIORITY = "lower_priority"  #: a request of its tenant with a higher priority took it
     QUOTA = "quota"  #: its tenant, or a group above it, may have no more
     NOTHING_ASKED = "nothing_asked"  #: it demands nothing, so it gets nothing

@@ -1,4 +1,4 @@
-"""Spot VMs: what a snapshot knows of them, and how the cluster would be without them."""
+"""The cluster as if nobody requested spot or borrowed VMs; fairness is computed on it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ if TYPE_CHECKING:
     from placement.model.snapshot import Snapshot
 
 
-def snapshot_without_spot(snapshot: Snapshot) -> Snapshot:
-    """Return the cluster as if it had no spot VMs; fairness is computed on it."""
+def ordinary_snapshot(snapshot: Snapshot) -> Snapshot:
+    """Return the cluster with its ordinary requests alone; fairness is computed on it.
+
+    It has no spot VMs. Borrowed VMs stay, as they count in the share; no more are requested.
+    """
+    borrowed = snapshot.borrowed
+    if borrowed is not None:
+        count = np.where(borrowed.asks, 0, snapshot.count)
+        snapshot = dataclasses.replace(snapshot, borrowed=None, count=count)
     spot = snapshot.spot
     if spot is None:
         return snapshot

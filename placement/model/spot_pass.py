@@ -1,8 +1,10 @@
-"""Spot VMs of a round: preempt them for unplaced requests, and place new ones.
+"""Borrowed and spot VMs of a round: end some for unplaced requests, and place new ones.
 
-The policy decides as if there were no requests for spot VMs. If it leaves requests out, it decides
-what it would place if the spot VMs were not there: spot VMs end for those requests. Only then
-requests for spot VMs are placed, on what is left.
+The policy decides as if nobody requested borrowed or spot VMs. If it leaves requests out, it
+decides what it would place if the spot VMs were not there: spot VMs end for those requests. Where
+that is not enough, it decides the same for borrowed VMs, one tenant after the other, as far as
+shares let it. Only then requests for borrowed VMs are placed on what is left, and after them
+requests for spot VMs.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from typing import Final
 
 import numpy as np
 
-from placement.model.arrays import IntArray
+from placement.model.arrays import BoolArray, IntArray
+from placement.model.borrowed_shares import BorrowedShares, Gain, Loss
 from placement.model.budget import Budget
 from placement.model.priorities import apply_priorities
-from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot, Spot
+from placement.model.snapshot import Allocation, Borrowed, LeftOut, Policy, Reason, Snapshot, Spot
 
 #: Reasons that more room would end.
 _FOR_ROOM: Final = frozenset(
@@ -26,20 +29,24 @@ _FOR_ROOM: Final = frozenset(
 )
 #: How many of the youngest spot VMs of each host may end: at first, then, ...; at last all.
 _LEVELS: Final = (1, 2, 4, 16)
+#: How often a round looks for borrowed VMs that end, for one tenant each time.
+_MAX_TAKES: Final = 8
 
 _Counts = Counter[tuple[int, int]]  #: VMs by request and host
+_Ends = list[tuple[int, int]]  #: VMs that end, each with the request for which it does
+_Preemptible = Spot | Borrowed  #: running VMs that may end for requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotPass:
-    """Parameters of the spot pass of a round."""
+    """Parameters of the pass of borrowed and spot VMs in a round."""
 
-    policy: Policy  #: places spot VMs, and decides for which requests others end
+    policy: Policy  #: places borrowed and spot VMs, and decides for which requests others end
     #: returns what is to stay free on each host, (H, R), once rows (P, 3) are placed
     kept: Callable[[IntArray], IntArray] | None = None
 
 
-def decide_spot(
+def decide_spot_and_borrowed(
     snapshot: Snapshot,
     allocation: Allocation,
     spot_pass: SpotPass,
@@ -47,24 +54,25 @@ def decide_spot(
     seed: int,
     budget_units: int | None,
 ) -> Allocation:
-    """Decide the spot VMs of a round: place new ones, and end some for unplaced requests.
+    """Decide the borrowed and spot VMs of a round: end some for unplaced requests, place new ones.
 
     Parameters
     ----------
     snapshot : Snapshot
-        With ``spot``; what no round could place has a count of 0.
+        With ``spot``, ``borrowed`` or both; what no round could place has a count of 0.
     allocation : Allocation
-        An allocation of the same snapshot that places no spot VMs.
+        An allocation of the same snapshot that places no borrowed and no spot VMs.
     spot_pass : SpotPass
     seed, budget_units
-        As for the policy itself, which runs at most seven times more.
+        As for the policy itself, which runs at most seven times more for spot VMs. For borrowed
+        VMs it runs at most six times in each of eight takes, and once more.
 
     Returns
     -------
     Allocation
-        ``details["spot"]`` has ``ends``, rows of spot VM and the request for which it ends, and
-        ``lets_in``, rows of request, host and count. Those let in, now or by rounds before, are
-        left out as `Reason.SPOT_ENDING`.
+        ``details["spot"]`` and ``details["borrowed"]`` have ``ends``, rows of VM and the request
+        for which it ends, and ``lets_in``, rows of request, host and count. Those let in, now or
+        by rounds before, are left out as `Reason.SPOT_ENDING`.
 
     Notes
     -----
@@ -72,37 +80,77 @@ def decide_spot(
     Further runs decide the hosts: the youngest spot VM of each host may end, then the two
     youngest, and so on, so that few end. Members of hard groups and of spreads stay on the hosts
     of the first run, as their hosts depend on each other. On each host only the VMs end that
-    must.
+    must. The same is done with the borrowed VMs that a tenant may take.
     """
-    spot = snapshot.spot
-    assert spot is not None  # noqa: S101 - the caller checked
-    rest = dataclasses.replace(snapshot.after_placing(allocation.placed), spot=None)
+    borrowed = snapshot.borrowed
+    spot = _no_spot(snapshot) if snapshot.spot is None else snapshot.spot
+    rest = snapshot.after_placing(allocation.placed)
+    rest = dataclasses.replace(rest, spot=None, borrowed=None)
     free = rest.free
     if spot_pass.kept is not None:
         free = np.maximum(free - spot_pass.kept(allocation.placed), 0)
-    rest = dataclasses.replace(rest, free=free - _room_freed_for_requests(rest, spot, free))
+    rest = dataclasses.replace(
+        rest, free=free - _room_freed_for_requests(rest, spot, borrowed, free)
+    )
     policy = _CostedPolicy(spot_pass.policy, seed, budget_units)
-    ends, lets_in = _vms_to_end(rest, spot, allocation, policy)
+    wanted = _vms_without_room(rest, spot, allocation)
+    ends, spot_lets_in = _vms_to_end(rest, spot, wanted, policy)
+    details = {**allocation.details}
+    if snapshot.spot is not None:
+        details["spot"] = _ends_document(ends, spot_lets_in)
+    lets_in, parts = Counter(spot_lets_in), [allocation.placed]
+    left_out: list[LeftOut] = []
+    if borrowed is not None:
+        then = _after_ends(rest, spot, ends, lets_in)
+        wanted = np.maximum(wanted - _placed_counts(lets_in, len(wanted)), 0)
+        ends, borrowed_lets_in = _borrowed_vms_to_end(then, spot, borrowed, wanted, policy)
+        details["borrowed"] = _ends_document(ends, borrowed_lets_in)
+        lets_in += borrowed_lets_in
+    closed = _closed_hosts(spot, allocation, lets_in)
     after = rest.after_placing(_rows_array(lets_in)) if lets_in else rest
-    placed = _place_spot_vms(rest, spot, after, _closed_hosts(spot, allocation, lets_in), policy)
+    if borrowed is not None:
+        placed = _place_borrowed_vms(rest, borrowed, after, closed, policy)
+        parts.append(placed.placed)
+        left_out += placed.left_out
+        rest = rest.after_placing(placed.placed)
+        after = after.after_placing(placed.placed)
+    placed = _place_spot_vms(rest, spot, after, closed, policy)
     return dataclasses.replace(
         allocation,
-        placed=_sort_rows(np.concatenate([allocation.placed, placed.placed])),
-        left_out=(*_replace_reasons(allocation.left_out, spot, lets_in), *placed.left_out),
+        placed=_sort_rows(np.concatenate([*parts, placed.placed])),
+        left_out=(
+            *_replace_reasons(allocation.left_out, spot, lets_in),
+            *left_out,
+            *placed.left_out,
+        ),
         work=allocation.work + policy.work,
         cut=allocation.cut or policy.cut,
-        details={
-            **allocation.details,
-            "spot": {
-                "ends": [list(each) for each in ends],
-                "lets_in": [[*where, count] for where, count in sorted(lets_in.items())],
-            },
-        },
+        details=details,
+    )
+
+
+def _ends_document(ends: _Ends, lets_in: _Counts) -> dict[str, list[list[int]]]:
+    """Return the VMs that end, and the requests that get their room, as an allocation has them."""
+    return {
+        "ends": [list(each) for each in ends],
+        "lets_in": [[*where, count] for where, count in sorted(lets_in.items())],
+    }
+
+
+def _no_spot(snapshot: Snapshot) -> Spot:
+    """Return the spot VMs of a cluster that has none, and for whose requests no room is kept."""
+    none = np.zeros(0, dtype=np.int64)
+    return Spot(
+        asks=np.zeros(len(snapshot.count), dtype=np.bool_),
+        host=none,
+        tenant=none.copy(),
+        amounts=np.zeros((0, len(snapshot.resources)), dtype=np.int64),
+        may_end=np.zeros(0, dtype=np.bool_),
     )
 
 
 class _CostedPolicy:
-    """Runs the policy for the spot pass, and adds up its work."""
+    """Runs the policy for borrowed and spot VMs, and adds up its work."""
 
     def __init__(self, policy: Policy, seed: int, budget_units: int | None) -> None:
         self._policy, self._seed, self._units = policy, seed, budget_units
@@ -120,27 +168,143 @@ class _CostedPolicy:
         return apply_priorities(snapshot, snapshot.priority, found)
 
 
-def _room_freed_for_requests(rest: Snapshot, spot: Spot, free: IntArray) -> IntArray:
-    """Return the room on each host, (H, R), that spot VMs freed for requests.
+def _room_freed_for_requests(
+    rest: Snapshot, spot: Spot, borrowed: Borrowed | None, free: IntArray
+) -> IntArray:
+    """Return the room on each host, (H, R), that spot and borrowed VMs freed for requests.
 
-    Room that ending spot VMs still hold is not free yet and is not counted.
+    Room that ending VMs still hold is not free yet and is not counted.
     """
     promised = np.zeros_like(free)
     for request, host, count in spot.kept:
         promised[host] += min(count, int(rest.count[request])) * rest.demand[request]
     np.subtract.at(promised, spot.host[~spot.may_end], spot.amounts[~spot.may_end])
+    if borrowed is not None:
+        ending = borrowed.ending
+        np.subtract.at(promised, borrowed.host[ending], borrowed.amounts[ending])
     return np.clip(promised, 0, free)
 
 
+def _after_ends(rest: Snapshot, running: _Preemptible, ends: _Ends, lets_in: _Counts) -> Snapshot:
+    """Return what is left once VMs have ended and the requests that they end for are placed."""
+    if not ends:
+        return rest
+    after = rest.after_placing(_rows_array(lets_in))
+    free = after.free.copy()
+    vms = [vm for vm, _ in ends]
+    np.add.at(free, running.host[vms], running.amounts[vms])
+    return dataclasses.replace(after, free=np.maximum(free, 0))
+
+
+def _borrowed_vms_to_end(
+    rest: Snapshot, spot: Spot, borrowed: Borrowed, wanted: IntArray, policy: _CostedPolicy
+) -> tuple[_Ends, _Counts]:
+    """Return the borrowed VMs that end, and the requests and hosts that get their room.
+
+    Tenants take in the order of their shares; each takes as far as `BorrowedShares` lets it.
+    """
+    all_ends: _Ends = []
+    all_lets_in: _Counts = Counter()
+    if not borrowed.may_end.any() or not wanted.any():
+        return all_ends, all_lets_in
+    keeps = rest.held.copy()
+    np.subtract.at(keeps, borrowed.tenant[borrowed.ending], borrowed.amounts[borrowed.ending])
+    for request, _, count in spot.kept:
+        taken = min(count, int(rest.count[request]))
+        keeps[rest.tenant[request]] += taken * rest.demand[request]
+    shares = BorrowedShares(rest, keeps)
+    takers = sorted(set(rest.tenant[wanted > 0].tolist()), key=shares.order_key)
+    may_end, takes = borrowed.may_end, 0
+    for taker in takers:
+        its = np.where(rest.tenant == taker, wanted, 0)
+        while takes < _MAX_TAKES:
+            which = may_end & _vms_to_take(rest, borrowed, may_end, its, shares)
+            able = dataclasses.replace(borrowed, may_end=which)
+            if not _could_fit(rest, able, its):
+                break
+            takes += 1
+            ends, lets_in = _vms_to_end(rest, able, its, policy, shares)
+            changed = shares.after(*_share_changes(rest, borrowed, ends, lets_in))
+            if not ends or changed is None:
+                break
+            shares, may_end = changed, may_end.copy()
+            may_end[[vm for vm, _ in ends]] = False
+            its = np.maximum(its - _placed_counts(lets_in, len(its)), 0)
+            its[its < rest.min_count] = 0
+            rest = _after_ends(rest, borrowed, ends, lets_in)
+            all_ends += ends
+            all_lets_in += lets_in
+    return sorted(all_ends), all_lets_in
+
+
+def _vms_to_take(
+    rest: Snapshot, borrowed: Borrowed, may_end: BoolArray, wanted: IntArray, shares: BorrowedShares
+) -> BoolArray:
+    """Return which borrowed VMs may end, (B,), each by itself, for a VM of the wanted requests."""
+    takes = {
+        (int(rest.tenant[q]), rest.demand[q].tobytes()): int(q) for q in np.flatnonzero(wanted)
+    }
+    known: dict[int, bool] = {}
+    for vm in np.flatnonzero(may_end).tolist():
+        alike = int(borrowed.request[vm])
+        if alike not in known:
+            borrower, amounts = int(borrowed.tenant[vm]), borrowed.amounts[vm]
+            known[alike] = any(
+                shares.after([(taker, rest.demand[q])], [(taker, borrower, amounts)]) is not None
+                for (taker, _), q in takes.items()
+            )
+    return np.array([known.get(int(each), False) for each in borrowed.request], dtype=np.bool_)
+
+
+def _could_fit(rest: Snapshot, borrowed: Borrowed, wanted: IntArray) -> bool:
+    """Return whether a VM of a wanted request fits on a host if its borrowed VMs end."""
+    which = borrowed.may_end
+    if not which.any():
+        return False
+    free = rest.free.copy()
+    np.add.at(free, borrowed.host[which], borrowed.amounts[which])
+    hosts = np.unique(borrowed.host[which])
+    return any(
+        bool(
+            (
+                (free[hosts] >= rest.demand[request]).all(axis=1)
+                & rest.eligible[request, rest.host_class[hosts]]
+            ).any()
+        )
+        for request in np.flatnonzero(wanted).tolist()
+    )
+
+
+def _share_changes(
+    rest: Snapshot, borrowed: Borrowed, ends: _Ends, lets_in: _Counts
+) -> tuple[list[Gain], list[Loss]]:
+    """Return what tenants gain and lose by ends of borrowed VMs."""
+    gains = [
+        (int(rest.tenant[request]), count * rest.demand[request])
+        for (request, _), count in lets_in.items()
+    ]
+    losses = [
+        (int(rest.tenant[request]), int(borrowed.tenant[vm]), borrowed.amounts[vm])
+        for vm, request in ends
+    ]
+    return gains, losses
+
+
 def _vms_to_end(
-    rest: Snapshot, spot: Spot, allocation: Allocation, policy: _CostedPolicy
-) -> tuple[list[tuple[int, int]], _Counts]:
-    """Return the spot VMs that end, and the requests and hosts that get their room."""
-    wanted = _vms_without_room(rest, spot, allocation)
-    if not spot.may_end.any() or not wanted.any():
+    rest: Snapshot,
+    running: _Preemptible,
+    wanted: IntArray,
+    policy: _CostedPolicy,
+    shares: BorrowedShares | None = None,
+) -> tuple[_Ends, _Counts]:
+    """Return the running VMs that end, and the requests and hosts that get their room.
+
+    With ``shares`` the VMs are borrowed, and those requests get no more than shares allow.
+    """
+    if not running.may_end.any() or not wanted.any():
         return [], Counter()
     wanted_snapshot = dataclasses.replace(rest, count=wanted)
-    first = policy.decide(_snapshot_without_youngest(wanted_snapshot, spot, len(spot.host)))
+    first = policy.decide(_snapshot_without_youngest(wanted_snapshot, running, len(running.host)))
     ruled = _interdependent_requests(rest)
     whole: _Counts = Counter()
     for request, host, count in first.placed.tolist():
@@ -150,7 +314,7 @@ def _vms_to_end(
     for (request, _), count in whole.items():
         may[request] += count
     may[list(ruled)] = 0
-    maximum = int(np.bincount(spot.host[spot.may_end]).max())
+    maximum = int(np.bincount(running.host[running.may_end]).max())
     for level in (*(each for each in _LEVELS if each < maximum), maximum):
         if not may.any():
             break
@@ -161,15 +325,19 @@ def _vms_to_end(
             continue
         there = dataclasses.replace(rest, count=may_be, min_count=minimum)
         found = policy.decide(
-            _snapshot_less_rows(_snapshot_without_youngest(there, spot, level), rest, few)
+            _snapshot_less_rows(_snapshot_without_youngest(there, running, level), rest, few)
         ).placed
         for request, host, count in found.tolist():
             few[request, host] += count
             may[request] -= count
     choices = []
     for rows in (few, whole):
-        ends = _ends_for_rows(rest, spot, rows)
-        hosts = {int(spot.host[each]) for each, _ in ends}
+        if shares is None:
+            ends = _ends_for_rows(rest, running, rows)
+        else:
+            assert isinstance(running, Borrowed)  # noqa: S101 - only those are bound by shares
+            rows, ends = _rows_within_shares(rest, running, rows, shares)  # noqa: PLW2901
+        hosts = {int(running.host[each]) for each, _ in ends}
         # Of a gang all places are kept: it takes them together, or none.
         lets_in = Counter(
             {
@@ -183,8 +351,93 @@ def _vms_to_end(
     return best[2], best[3]
 
 
+def _rows_within_shares(
+    rest: Snapshot, borrowed: Borrowed, rows: _Counts, shares: BorrowedShares
+) -> tuple[_Counts, _Ends]:
+    """Return as much of the rows as shares allow, and the borrowed VMs that end for them.
+
+    Of a gang it is at least the minimum, or nothing.
+    """
+    gangs = {request for request, _ in rows if rest.min_count[request] > 1}
+    dropped: set[int] = set()
+    while True:
+        taking = _BorrowedTaking(rest, borrowed, shares)
+        for (request, host), count in sorted(rows.items()):
+            if request in dropped or (host not in taking.vms_of and request not in gangs):
+                continue
+            for number in range(count, 0, -1):
+                if taking.take(request, host, number):
+                    break
+        given = _placed_counts(taking.rows, len(rest.count))
+        broken = {each for each in gangs - dropped if 0 < given[each] < rest.min_count[each]}
+        if not broken:
+            return taking.rows, taking.ends()
+        dropped |= broken
+
+
+class _BorrowedTaking:
+    """Borrowed VMs that end, row by row, for requests that get their room."""
+
+    def __init__(self, rest: Snapshot, borrowed: Borrowed, shares: BorrowedShares) -> None:
+        self._rest, self._borrowed, self._shares = rest, borrowed, shares
+        self.vms_of = dict(_vms_by_host(borrowed))  #: the youngest first
+        self.rows: _Counts = Counter()
+        self._room = rest.free.copy()  # once those have ended and the rows are placed
+        self._ended: defaultdict[int, list[int]] = defaultdict(list)
+
+    def take(self, request: int, host: int, count: int) -> bool:
+        """End the VMs that a row needs; do nothing and return False if shares forbid it."""
+        taker, amounts = int(self._rest.tenant[request]), self._borrowed.amounts
+        takes = count * self._rest.demand[request]
+        shares = self._shares.after([(taker, takes)], ())
+        room, ending = self._room[host] - takes, list[int]()
+        while shares is not None and (room < 0).any():
+            gone = {*self._ended[host], *ending}
+            helps = [
+                vm
+                for vm in self.vms_of.get(host, ())
+                if vm not in gone and (amounts[vm][room < 0] > 0).any()
+            ]
+            vm, shares = self._next_to_end(taker, helps, shares)
+            ending.append(vm)
+            room = room + amounts[vm]
+        if shares is None:
+            return False
+        self._shares, self._room[host] = shares, room
+        self._ended[host] += ending
+        self.rows[request, host] = count
+        return True
+
+    def _next_to_end(
+        self, taker: int, helps: Sequence[int], shares: BorrowedShares
+    ) -> tuple[int, BorrowedShares | None]:
+        """Return the VM that ends next, with the shares after it; None if none may end.
+
+        It is the youngest that helps of the tenant that holds most compared to the taker.
+        """
+        first = {int(self._borrowed.tenant[vm]): vm for vm in reversed(helps)}
+        for borrower in sorted(first, key=lambda each: -shares.lead(each, taker)):
+            vm = first[borrower]
+            loss = taker, borrower, self._borrowed.amounts[vm]
+            if (changed := shares.after((), [loss])) is not None:
+                return vm, changed
+        return -1, None
+
+    def ends(self) -> _Ends:
+        """Return the VMs that end, each with its request; none that could stay."""
+        ends: _Ends = []
+        for host, ending in sorted(self._ended.items()):
+            for vm in sorted(ending):  # the oldest first: it has most to lose
+                if (self._room[host] >= self._borrowed.amounts[vm]).all():
+                    ending.remove(vm)
+                    self._room[host] -= self._borrowed.amounts[vm]
+            rows = [(request, n) for (request, at), n in sorted(self.rows.items()) if at == host]
+            ends += _ends_on_host(self._rest, self._borrowed, rows, self._rest.free[host], ending)
+        return sorted(ends)
+
+
 def _vms_without_room(rest: Snapshot, spot: Spot, allocation: Allocation) -> IntArray:
-    """Return the unplaced VMs of each request for which spot VMs may end, (Q,)."""
+    """Return the unplaced VMs of each request for which others may end, (Q,)."""
     wanted = np.zeros(len(rest.count), dtype=np.int64)
     for left in allocation.left_out:
         if left.reason in _FOR_ROOM and not spot.asks[left.request]:
@@ -210,19 +463,19 @@ def _interdependent_requests(snapshot: Snapshot) -> set[int]:
     return ruled | {each.request for each in rules.spreads}
 
 
-def _snapshot_without_youngest(snapshot: Snapshot, spot: Spot, max_vms: int) -> Snapshot:
-    """Return the snapshot without the ``max_vms`` youngest spot VMs of each host."""
+def _snapshot_without_youngest(snapshot: Snapshot, running: _Preemptible, max_vms: int) -> Snapshot:
+    """Return the snapshot without the ``max_vms`` youngest of the running VMs of each host."""
     free = snapshot.free.copy()
-    for host, vms in _vms_by_host(spot):
-        free[host] += spot.amounts[vms[:max_vms]].sum(axis=0)
+    for host, vms in _vms_by_host(running):
+        free[host] += running.amounts[vms[:max_vms]].sum(axis=0)
     return dataclasses.replace(snapshot, free=free)
 
 
-def _vms_by_host(spot: Spot) -> Iterator[tuple[int, list[int]]]:
-    """Yield hosts with the spot VMs that may end there, the youngest first."""
+def _vms_by_host(running: _Preemptible) -> Iterator[tuple[int, list[int]]]:
+    """Yield hosts with the VMs that may end there, the youngest first."""
     of_host: defaultdict[int, list[int]] = defaultdict(list)
-    for vm in np.flatnonzero(spot.may_end)[::-1].tolist():
-        of_host[int(spot.host[vm])].append(vm)
+    for vm in np.flatnonzero(running.may_end)[::-1].tolist():
+        of_host[int(running.host[vm])].append(vm)
     yield from sorted(of_host.items())
 
 
@@ -240,13 +493,13 @@ def _snapshot_less_rows(there: Snapshot, rest: Snapshot, rows: _Counts) -> Snaps
     )
 
 
-def _ends_for_rows(rest: Snapshot, spot: Spot, rows: _Counts) -> list[tuple[int, int]]:
-    """Return the spot VMs that end for rows of requests, each with its request."""
+def _ends_for_rows(rest: Snapshot, running: _Preemptible, rows: _Counts) -> _Ends:
+    """Return the VMs that end for rows of requests, each with its request."""
     on_host: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for (request, host), count in sorted(rows.items()):
         on_host[host].append((request, count))
-    ends: list[tuple[int, int]] = []
-    for host, vms in _vms_by_host(spot):
+    ends: _Ends = []
+    for host, vms in _vms_by_host(running):
         if host not in on_host:
             continue
         takes = [count * rest.demand[request] for request, count in on_host[host]]
@@ -255,35 +508,35 @@ def _ends_for_rows(rest: Snapshot, spot: Spot, rows: _Counts) -> list[tuple[int,
         for vm in vms:
             if (short <= 0).all():
                 break
-            if (spot.amounts[vm][short > 0] > 0).any():
+            if (running.amounts[vm][short > 0] > 0).any():
                 ending.append(vm)
-                short = short - spot.amounts[vm]
+                short = short - running.amounts[vm]
         for vm in reversed(ending.copy()):  # the oldest first: it has most to lose
-            if (short + spot.amounts[vm] <= 0).all():
+            if (short + running.amounts[vm] <= 0).all():
                 ending.remove(vm)
-                short = short + spot.amounts[vm]
-        ends += _ends_on_host(rest, spot, on_host[host], rest.free[host], ending)
+                short = short + running.amounts[vm]
+        ends += _ends_on_host(rest, running, on_host[host], rest.free[host], ending)
     return sorted(ends)
 
 
 def _ends_on_host(
     rest: Snapshot,
-    spot: Spot,
+    running: _Preemptible,
     lets_in: Sequence[tuple[int, int]],
     free: IntArray,
     ending: Sequence[int],
 ) -> Iterator[tuple[int, int]]:
-    """Yield each spot VM that ends on a host, with the first request that needs its room."""
+    """Yield each VM that ends on a host, with the first request that needs its room."""
     room, vms, taken = free, list(ending), np.zeros_like(free)
     for request, count in lets_in:
         taken = taken + count * rest.demand[request]
         while vms and (taken > room).any():
-            room = room + spot.amounts[vms[0]]
+            room = room + running.amounts[vms[0]]
             yield vms.pop(0), request
 
 
 def _closed_hosts(spot: Spot, allocation: Allocation, lets_in: _Counts) -> list[int]:
-    """Return the hosts that take no new spot VMs: their free room is kept for others."""
+    """Return the hosts that take no new borrowed or spot VMs: their room is kept for others."""
     waits = {left.request for left in allocation.left_out}
     kept_for = [
         *allocation.details.get("freed", ()),
@@ -293,6 +546,24 @@ def _closed_hosts(spot: Spot, allocation: Allocation, lets_in: _Counts) -> list[
     return sorted(
         {host for request, host in kept_for if request in waits} | {host for _, host in lets_in}
     )
+
+
+def _place_borrowed_vms(
+    rest: Snapshot, borrowed: Borrowed, after: Snapshot, closed: list[int], policy: _CostedPolicy
+) -> Allocation:
+    """Place the requested borrowed VMs in the room that ordinary requests leave."""
+    free = rest.free.copy()
+    free[closed] = 0
+    snapshot = dataclasses.replace(
+        rest,
+        free=free,
+        count=np.where(borrowed.asks, rest.count, 0),
+        age=np.zeros_like(rest.age),
+        allowances=after.allowances,
+    )
+    if not snapshot.count.any():
+        return Allocation(placed=np.zeros((0, 3), dtype=np.int64), left_out=())
+    return policy.decide(snapshot)
 
 
 def _place_spot_vms(
@@ -329,7 +600,7 @@ def _margin_room(free: IntArray, pool: IntArray, thousandths: int) -> IntArray:
 def _replace_reasons(
     left_out: Sequence[LeftOut], spot: Spot, lets_in: _Counts
 ) -> Iterator[LeftOut]:
-    """Yield the unplaced VMs; where spot VMs make room for them, that is the reason."""
+    """Yield the unplaced VMs; where others end to make room for them, that is the reason."""
     coming = Counter({request: 0 for request, _ in lets_in})
     for (request, _), count in lets_in.items():
         coming[request] += count

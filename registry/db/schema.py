@@ -359,6 +359,8 @@ requests = Table(
     Column("spread", State),
     Column("priority", Integer, nullable=False, server_default="0"),
     Column("spot", Boolean(create_constraint=False), nullable=False, server_default=false()),
+    # Of an elastic request: the VMs beyond `count` are borrowed.
+    Column("max_count", Integer),
     # On whose room it draws: without a foreign key, so that its end locks no requests.
     Column("reservation_id", Uuid),
     Column("state", State, nullable=False),
@@ -384,6 +386,7 @@ requests = Table(
     Index(None, "state"),
     Index(None, "state", "id"),
     Index(None, "expires_at"),
+    Index("ix_requests_max_count", "max_count", **_partial_index("max_count IS NOT NULL")),
     Index(
         "ix_requests_reservation_id",
         "reservation_id",
@@ -447,6 +450,8 @@ vms = Table(
     Column("labels", Json, nullable=False, server_default="{}"),
     # As its request has it, so that an index finds the spot VMs that exist.
     Column("spot", Boolean(create_constraint=False), nullable=False, server_default=false()),
+    # One beyond its request's `count`: it ends for tenants with smaller shares.
+    Column("borrowed", Boolean(create_constraint=False), nullable=False, server_default=false()),
     _state_check("desired", VmDesired),
     _state_check("observed", VmObserved),
     Index(None, "request_id", "id"),
@@ -458,6 +463,7 @@ vms = Table(
     Index("ix_vms_id_live", "id", **_THERE),
     Index("ix_vms_deleted_at", "deleted_at", **_partial_index("deleted_at IS NOT NULL")),
     Index("ix_vms_id_spot", "id", **_partial_index("spot AND deleted_at IS NULL")),
+    Index("ix_vms_id_borrowed", "id", **_partial_index("borrowed AND deleted_at IS NULL")),
     Index("ix_vms_tenant_id_live", "tenant_id", "id", **_THERE),
     Index(
         "uq_vms_tenant_id_name",
@@ -470,9 +476,9 @@ vms = Table(
     postgresql_with={"fillfactor": 50},
 )
 
-# Spot VMs whose end was announced to their tenants, and the request that needs the room. Without
-# foreign keys, as the next: for them a round would lock VMs other than those that it places, in no
-# order with these.
+# Spot and borrowed VMs whose end was announced to their tenants, and the request that needs the
+# room. Without foreign keys, as the next: for them a round would lock VMs other than those that it
+# places, in no order with these.
 spot_preemptions = Table(
     "spot_preemptions",
     metadata,
@@ -485,7 +491,8 @@ spot_preemptions = Table(
     Column("ends_at", UtcDateTime, nullable=False),
 )
 
-# The room that spot VMs leave, or left: for a number of VMs of a request, until some time.
+# The room that spot and borrowed VMs leave, or left: for a number of VMs of a request, until some
+# time.
 spot_room_holds = Table(
     "spot_room_holds",
     metadata,

@@ -38,17 +38,24 @@ ABSENT: Final = and_(
 )
 _RUNNING: Final = vms.c.desired == VmDesired.RUNNING.value
 _PLACE: Final = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, is_place)
+#: A borrowed VM has a place or ends.
+_STAYS: Final = ~vms.c.borrowed
 #: Subquery per VM: a join would start from the assignments of all VMs.
-_WITHOUT_PLACE: Final = and_(ABSENT, _PLACE.correlate(vms).scalar_subquery().is_(None))
+_WITHOUT_PLACE: Final = and_(ABSENT, _STAYS, _PLACE.correlate(vms).scalar_subquery().is_(None))
 
 
 def is_waiting_vm() -> ColumnElement[bool]:
     """Return the condition for a VM that a round may place.
 
     Such a VM should run, is absent, and no assignment of it holds capacity: a failed build that is
-    not proven absent must not run twice.
+    not proven absent must not run twice. A borrowed VM does not wait: it is created with its place.
     """
-    return and_(ABSENT, _RUNNING, ~_PLACE.exists())
+    return and_(ABSENT, _STAYS, _RUNNING, ~_PLACE.exists())
+
+
+def is_borrowed_without_place() -> ColumnElement[bool]:
+    """Return the condition for a borrowed VM that lost its place, or never got one."""
+    return and_(vms.c.borrowed, vms.c.deleted_at.is_(None), ABSENT, ~_PLACE.exists())
 
 
 def kept_disks_of_requests(

@@ -30,7 +30,6 @@ from registry.ledger.known_states import IS_UNKNOWN, RUNS
 from registry.ledger.placeable import requests_lacking_places, waiting_requests
 from registry.lifecycle import FINISHED, RequestEvent, RequestState, VmDesired, VmObserved
 
-_WANTED = vms.c.desired != VmDesired.DELETED.value
 _OTHER_ASSIGNMENTS = assignments.alias("other_assignments")
 _OTHERS = select(_OTHER_ASSIGNMENTS.c.id).where(_OTHER_ASSIGNMENTS.c.vm_id == vms.c.id)
 _ARRIVES = _OTHERS.where(_OTHER_ASSIGNMENTS.c.state == literal_column("'arriving'")).exists()
@@ -38,6 +37,8 @@ _LEAVES = _OTHERS.where(_OTHER_ASSIGNMENTS.c.state == literal_column("'leaving'"
 #: A VM whose source is gone during a move counts as placed, as it may have arrived.
 _PLACED = or_(assignments.c.id.is_not(None), _ARRIVES)
 _HELD = or_(_PLACED, _LEAVES)
+#: A borrowed VM without a place is about to end.
+_WANTED = and_(vms.c.desired != VmDesired.DELETED.value, or_(~vms.c.borrowed, _HELD))
 
 
 def _count_if(condition: Any) -> Any:
@@ -58,6 +59,7 @@ def vm_tally_query(which: ColumnElement[bool] | None = None) -> Select[Any]:
                 and_(
                     vms.c.desired == VmDesired.RUNNING.value,
                     vms.c.observed == VmObserved.ABSENT.value,
+                    ~vms.c.borrowed,
                     ~_PLACED,
                 )
             ).label("waiting"),
@@ -84,6 +86,7 @@ def vm_counts_query(which: ColumnElement[bool]) -> Select[Any]:
             _count_if(and_(_WANTED, RUNS)).label("running"),
             _count_if(and_(_WANTED, IS_UNKNOWN)).label("unknown"),
             _count_if(and_(~_WANTED, _HELD)).label("leaving"),
+            _count_if(and_(_WANTED, vms.c.borrowed, _PLACED)).label("borrowed"),
         )
         .select_from(vms)
         .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, is_place))

@@ -106,6 +106,9 @@ class Request:
     #: its VMs are placed on what is left over, and end when the room is needed
     spot: Settable[bool] = False
     reservation: Settable[UUID | None] = None  #: reservation that the request draws on
+    #: VMs at most, of which those beyond ``count`` are borrowed; None: none are
+    max_count: Settable[int | None] = None
+    vms_borrowed: Observed[int] = 0  #: borrowed VMs among those that are placed
     warnings: Observed[tuple[str, ...]] = ()  #: warnings about the request
 
 
@@ -193,7 +196,10 @@ class Vm:
     #: Since when its host has its guest paused, which its tenant did not ask for. None: it has not.
     paused_since: Observed[datetime | None] = None
     spot: Settable[bool] = False
-    ends_at: Observed[datetime | None] = None  #: announced end of a spot VM whose room is needed
+    #: whether it is beyond its request's number, and ends for tenants with smaller shares
+    borrowed: Observed[bool] = False
+    #: announced end of a spot or borrowed VM whose room is needed
+    ends_at: Observed[datetime | None] = None
     #: for which request it ends, TENANT/NAME; to tenants for one of their own alone
     ending_for: Observed[str | None] = None
     #: the host where it is to arrive; None: it does not move

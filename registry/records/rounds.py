@@ -144,6 +144,7 @@ class RequestView:
     shared_pool: str | None = None
     priority: int = 0  #: priority among the tenant's requests
     spot: bool = False
+    borrowed: bool = False  #: its VMs are those that the request borrows beyond its count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,15 +159,17 @@ class FreedView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpotVm:
-    """A spot VM that is on a host."""
+class PreemptibleVm:
+    """A spot VM or borrowed VM that is on a host."""
 
     id: UUID
     name: str
+    request_id: UUID
     tenant_id: UUID
     host_id: UUID
     amounts: tuple[int, ...]
     may_end: bool  #: whether it neither ends nor moves already
+    ending: bool = False  #: whether it is being deleted, or its end is announced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,13 +185,21 @@ class KeptRoom:
 class SpotView:
     """Placed spot VMs and kept room, as a round sees them."""
 
-    vms: tuple[SpotVm, ...]  #: by the time of their placement
+    vms: tuple[PreemptibleVm, ...]  #: by the time of their placement
     kept: tuple[KeptRoom, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BorrowedView:
+    """Placed borrowed VMs, and the requests that may borrow more, as a round sees them."""
+
+    vms: tuple[PreemptibleVm, ...]  #: by the time of their placement
+    asks: tuple[RequestView, ...]  #: by creation; ``count`` is how many more they may borrow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpotEnd:
-    """A spot VM that a round ends, and for which request."""
+    """A spot or borrowed VM that a round ends, and for which request."""
 
     vm_id: UUID
     host_id: UUID
@@ -197,7 +208,7 @@ class SpotEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotCommit:
-    """A round's decisions on placed spot VMs."""
+    """A round's decisions on placed spot and borrowed VMs."""
 
     ends: tuple[SpotEnd, ...] = ()
     lets_in: tuple[KeptRoom, ...] = ()
@@ -269,6 +280,7 @@ class ClusterView:
     last: LatestRound | None = None  #: None before the first round
     freed: tuple[FreedView, ...] = ()  #: by approval of the plans
     spot: SpotView | None = None  #: None: no spot VM exists or is requested, and no room is kept
+    borrowed: BorrowedView | None = None  #: None: no request borrows VMs
     #: None: no room is kept for any; what is kept is committed on its hosts
     reserved: ReservedView | None = None
 
@@ -293,6 +305,7 @@ class Placement:
     host_id: UUID
     count: int
     shared_pool: str | None = None  #: of VMs that have disks there
+    borrowed: bool = False  #: VMs that the request borrows, which the commit creates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

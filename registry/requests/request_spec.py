@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Row, select
 
 from registry.audit.events import event_row
 from registry.db.audit_context import AuditedCall
@@ -97,6 +97,7 @@ class RequestSpec:
     priority: int = 0
     spot: bool = False
     reservation: UUID | None = None
+    max_count: int | None = None  #: VMs at most; those beyond ``count`` are borrowed
 
     @property
     def access(self) -> GuestAccess:
@@ -144,6 +145,12 @@ def check_spec(spec: RequestSpec) -> RequestSpec:
         if rules.affinity or rules.anti_affinity or rules.spread:
             allowed = "no VM group and no spread on a reservation: its room is where it is"
             raise InvalidError("rules", "affinity, anti_affinity or spread", allowed)
+    max_count = spec.max_count
+    if max_count is not None:
+        check_int("max_count", max_count, spec.count, MAX_COUNT)
+        max_count = max_count if max_count > spec.count else None
+    if max_count is not None:
+        check_elastic_request(spec)
     if rules != NO_RULES:
         check_hosts_suffice(rules, spec.hosts, spec.count)
     if rules != NO_RULES or spec.requires:
@@ -164,7 +171,22 @@ def check_spec(spec: RequestSpec) -> RequestSpec:
         priority=check_int("priority", spec.priority, -MAX_PRIORITY, MAX_PRIORITY),
         hostname=None if spec.hostname is None else check_hostname("hostname", spec.hostname),
         name=None if spec.name is None else check_new_name("name", spec.name),
+        max_count=max_count,
     )
+
+
+def check_elastic_request(spec: RequestSpec | Request) -> None:
+    """Raise `InvalidError` if a request that borrows VMs has what borrowed VMs do not go with."""
+    rules = spec.rules
+    for wrong, what in (
+        (spec.spot, "no spot VMs: they use spare room already"),
+        (spec.reservation is not None, "no reservation, whose room is no more than it keeps"),
+        (rules.affinity or rules.anti_affinity, "no VM group: others would depend on them"),
+        (rules.spread, "no spread: its zones would depend on them"),
+        (spec.network is not None, "no network of its own: its addresses are for VMs that stay"),
+    ):
+        if wrong:
+            raise InvalidError("max_count", spec.max_count, f"with borrowed VMs {what}")
 
 
 def new_request(
@@ -186,6 +208,7 @@ def new_request(
         priority=spec.priority,
         spot=spec.spot,
         reservation=spec.reservation,
+        max_count=spec.max_count,
         state=RequestState.PENDING,
         waiting=None,
         vms_wanted=spec.count,
@@ -226,7 +249,12 @@ def numbered_names(name: str, first: int, count: int) -> list[str]:
 
 
 def vm_rows(
-    request: Request, owner: UUID, numbers: Sequence[int], *, now: datetime
+    request: Request | Row[Any],
+    owner: UUID,
+    numbers: Sequence[int],
+    *,
+    now: datetime,
+    borrowed: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the rows of VMs of a request with these numbers.
 
@@ -244,6 +272,7 @@ def vm_rows(
             "observed": VmObserved.ABSENT.value,
             "labels": dict(request.labels),
             "spot": request.spot,
+            "borrowed": borrowed,
             "hostname": (
                 hostname if hostname is None or alone else numbered_hostname(hostname, number)
             ),
@@ -268,6 +297,7 @@ def creation_event(made: Request, actor: str) -> dict[str, Any]:
             "vm_type": made.vm_type,
             "count": made.count,
             "min_count": made.min_count,
+            **({} if made.max_count is None else {"max_count": made.max_count}),
             "image": made.image,
         },
     )

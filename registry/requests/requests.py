@@ -45,11 +45,17 @@ from registry.requests.expiry import AT_ONCE, expire_vms, find_expired, set_expi
 from registry.requests.guest_access import NOTHING, read_access
 from registry.requests.own_labels import changed_labels, label_conditions
 from registry.requests.power import request_power_changes
-from registry.requests.request_spec import MAX_COUNT, CreateRequestCommand, RequestSpec, check_spec
+from registry.requests.request_spec import (
+    CreateRequestCommand,
+    RequestSpec,
+    check_elastic_request,
+    check_spec,
+)
 from registry.requests.resize import resize
 from registry.requests.rules import memberships, rules_of
 from registry.requests.spot_preemptions import (
     apply_preemptions,
+    borrowed_without_place,
     delete_expired_room,
     due_preemptions,
     has_expired_room,
@@ -239,7 +245,9 @@ class Requests:
         Its ``count`` stays, as the record of the requested number.
         """
         with self._database.write() as connection:
-            _get_request(connection, id)
+            request = _get_request(connection, id)
+            if request.max_count is not None:  # no round lends it another VM meanwhile
+                lock_requesting_tenant(connection, request.tenant)
             delete_vms(connection, vms.c.request_id == id, now=db_now(connection), actor=actor)
             return _get_request(connection, id)
 
@@ -249,6 +257,7 @@ class Requests:
         id: UUID,  # noqa: A002
         *,
         count: int | None = None,
+        max_count: int | None = None,
         remove: Collection[UUID] = (),
         labels: Mapping[str, str | None] | None = None,
         ttl_s: int | None = None,
@@ -258,7 +267,8 @@ class Requests:
     ) -> Request:
         """Change the number of VMs, the labels (None removes one) or the end of a request.
 
-        `resize.resize` chooses the VMs to delete if the number decreases.
+        `resize.resize` chooses the VMs to delete if the number decreases. A ``max_count`` equal to
+        the number of VMs ends the borrowing.
         """
         with self._database.write() as connection:
             request = _get_request(connection, id)
@@ -273,11 +283,14 @@ class Requests:
                     update(requests).where(requests.c.id == id).values(labels=after, updated_at=now)
                 )
                 request = _get_request(connection, id)
-            if count is not None:
-                if count > request.count:
+            if count is not None or max_count is not None:
+                count = request.count if count is None else count
+                if max_count is not None and max_count > count:
+                    check_elastic_request(request)
+                if count > request.count + request.vms_borrowed:
                     of_type = select(requests.c.vm_type_id).where(requests.c.id == id)
                     vm_type: UUID = connection.scalars(of_type).one()
-                    more = count - request.count
+                    more = count - request.count - request.vms_borrowed
                     if request.reservation is None:
                         check_quota(connection, owner, vm_type, more, over_quota=over_quota)
                     else:
@@ -289,7 +302,7 @@ class Requests:
                     request,
                     owner,
                     count,
-                    max_count=MAX_COUNT,
+                    max_count=max_count,
                     remove=remove,
                     now=now,
                     actor=actor,
@@ -317,15 +330,22 @@ class Requests:
 
     @retry_on_rollback
     def end_spot_vms(self, *, actor: str = "control", at_once: int = AT_ONCE) -> tuple[UUID, ...]:
-        """End spot VMs whose notice has run out; return the VMs that ended."""
+        """End spot and borrowed VMs whose notice has run out; return the VMs that ended.
+
+        Borrowed VMs without a place end, too.
+        """
         with self._database.read() as connection:
             now = db_now(connection)
             found = due_preemptions(connection, now, at_once)
             over = has_expired_room(connection, now)
-        if not found and not over:
+            placeless = borrowed_without_place(connection, at_once)
+        if not found and not over and not placeless:
             return ()
         with self._database.write() as connection:
             now = db_now(connection)
+            if placeless:  # it had its only chance of a place when it was created
+                which = is_any_of(connection, vms.c.id, placeless)
+                delete_vms(connection, which, now=now, actor=actor, reason="it lost its place")
             delete_expired_room(connection, now)
             return apply_preemptions(connection, found, now=now, actor=actor)
 
@@ -391,6 +411,7 @@ def _requests_of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> tuple
             vms_running=tallies[row.id].running,
             vms_unknown=tallies[row.id].unknown,
             vms_leaving=tallies[row.id].leaving,
+            vms_borrowed=tallies[row.id].borrowed,
             image=None if row.image is None else f"{row.image}:{row.image_revision}",
             network=on_network.get(row.id),
             ssh_keys=access.get(row.id, NOTHING)[0],

@@ -7,20 +7,27 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, and_, insert, select, update
+from sqlalchemy import Connection, Row, and_, delete, insert, select, update
 
 from registry.audit.events import record_event
-from registry.db.bulk import execute_parameters
+from registry.db.bulk import execute_parameters, is_any_of
 from registry.db.locks import lock_vms
 from registry.db.names import check_int
-from registry.db.schema import assignments, is_place, request_networks, requests, vms
+from registry.db.schema import (
+    assignments,
+    is_place,
+    request_networks,
+    requests,
+    spot_preemptions,
+    vms,
+)
 from registry.errors import ConflictError, InvalidError
 from registry.ledger.deletion import delete_vms
 from registry.ledger.request_progress import recompute_states
 from registry.lifecycle import FINISHED, VmDesired
 from registry.networks.addresses import create_interfaces
 from registry.records.requests import Request
-from registry.requests.request_spec import vm_rows
+from registry.requests.request_spec import MAX_COUNT, vm_rows
 from registry.requests.rules import check_hosts_suffice
 from registry.requests.vm_names import free_numbers
 
@@ -31,7 +38,7 @@ def resize(
     owner: UUID,
     count: int,
     *,
-    max_count: int,
+    max_count: int | None,
     remove: Collection[UUID],
     now: datetime,
     actor: str,
@@ -41,37 +48,66 @@ def resize(
     The caller holds the lock of the tenant. New VMs wait for a place and get the next numbers. VMs
     are deleted in this order: those in ``remove``, those without a place, the newest of the
     others. `min_count` stays, as it applies to the first round that places the request.
+
+    Up to ``max_count`` VMs (None: as before) may be borrowed beyond ``count``. If ``count``
+    increases, borrowed VMs become ordinary ones first; if it decreases, ordinary VMs become
+    borrowed ones as far as ``max_count`` allows. Of the borrowed VMs beyond it the newest are
+    deleted.
     """
-    check_int("count", count, 1, max_count)
+    check_int("count", count, 1, MAX_COUNT)
+    most = max(count, max_count or request.max_count or count)
+    if max_count is not None:
+        check_int("max_count", max_count, count, MAX_COUNT)
     if request.state in FINISHED:
         raise ConflictError(f"request {request.name} is {request.state}")
     lock_vms(connection, _is_wanted_vm(request.id))
     place = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, is_place)
     rows = connection.execute(
-        select(vms.c.id, place.exists().label("placed"))
+        select(vms.c.id, vms.c.borrowed, place.exists().label("placed"))
         .where(_is_wanted_vm(request.id))
         .order_by(vms.c.id)
     ).all()
     if not rows:
         raise ConflictError(f"all VMs of request {request.name} are being deleted")
+    borrowed = [row for row in rows if row.borrowed]
+    rows = [row for row in rows if not row.borrowed]
     surplus = len(rows) - count
+    promoted = borrowed[: max(0, -surplus)]
+    borrowed = borrowed[len(promoted) :]
+    named, lent = set(remove), []
+    if surplus > 0:
+        room = max(0, min(surplus - len(named), most - count))
+        placed = [row for row in rows if row.placed and row.id not in named]
+        lent = placed[len(placed) - min(room, len(placed)) :]
+    rows = [row for row in rows if row not in lent]
+    _set_borrowed(connection, [row.id for row in promoted], borrowed=False)
+    _set_borrowed(connection, [row.id for row in lent], borrowed=True)
+    before = len(rows) + len(lent)
+    surplus = len(rows) + len(promoted) - count
     if len(remove) > max(surplus, 0):
         allowed = (
-            f"at most the {surplus} by which {len(rows)} VMs become {count}"
+            f"at most the {surplus} by which {before} VMs become {count}"
             if surplus > 0
-            else f"none: {count} VMs are to be there, and {len(rows)} are; ask for fewer"
+            else f"none: {count} VMs are to be there, and {before} are; ask for fewer"
         )
         raise InvalidError("remove", len(remove), allowed)
     leaving = _vms_to_remove(rows, remove, surplus)
+    borrowed = sorted([*borrowed, *lent], key=lambda row: row.id)
+    leaving += [row.id for row in borrowed[most - count :]]
     if surplus < 0:
         check_hosts_suffice(request.rules, request.hosts, count)
-        _add_vms(connection, request, owner, -surplus, now=now)
+        add_vms(connection, request, owner, -surplus, now=now)
     connection.execute(
         update(requests)
         .where(requests.c.id == request.id)
-        .values(count=requests.c.count - surplus, updated_at=now)
+        .values(
+            count=requests.c.count - before + count,
+            max_count=most if most > count else None,
+            updated_at=now,
+        )
     )
-    if surplus:
+    if before != count or most != (request.max_count or request.count):
+        bounds = {} if most == count and request.max_count is None else {"max_count": most}
         record_event(
             connection,
             now,
@@ -80,7 +116,7 @@ def resize(
             "request",
             request.id,
             tenant=request.tenant,
-            data={"from": len(rows), "to": count},
+            data={"from": before, "to": count, **bounds},
         )
     if leaving:
         delete_vms(connection, vms.c.id.in_(leaving), now=now, actor=actor)
@@ -88,10 +124,16 @@ def resize(
         recompute_states(connection, [request.id], now=now, actor=actor, reason="resized")
 
 
-def _add_vms(
-    connection: Connection, request: Request, owner: UUID, count: int, *, now: datetime
-) -> None:
-    """Add VMs to a request, each with a MAC address on the request's network.
+def add_vms(
+    connection: Connection,
+    request: Request | Row[Any],
+    owner: UUID,
+    count: int,
+    *,
+    now: datetime,
+    borrowed: bool = False,
+) -> list[UUID]:
+    """Add VMs to a request, each with a MAC address on the request's network; return their ids.
 
     Numbers continue after the highest ever used. Numbers whose names other VMs or requests of the
     tenant have are skipped.
@@ -102,9 +144,22 @@ def _add_vms(
     network_id = connection.scalar(
         select(request_networks.c.network_id).where(request_networks.c.request_id == request.id)
     )
-    rows = vm_rows(request, owner, numbers, now=now)
+    rows = vm_rows(request, owner, numbers, now=now, borrowed=borrowed)
     connection.execute(insert(vms), execute_parameters(rows))
-    create_interfaces(connection, [row["id"] for row in rows], network_id)
+    keys = [row["id"] for row in rows]
+    create_interfaces(connection, keys, network_id)
+    return keys
+
+
+def _set_borrowed(connection: Connection, keys: Collection[UUID], *, borrowed: bool) -> None:
+    """Mark VMs as borrowed, or as ordinary ones, whose announced ends are withdrawn."""
+    if not keys:
+        return
+    these = is_any_of(connection, vms.c.id, sorted(keys))
+    connection.execute(update(vms).where(these).values(borrowed=borrowed))
+    if not borrowed:
+        ends = is_any_of(connection, spot_preemptions.c.vm_id, sorted(keys))
+        connection.execute(delete(spot_preemptions).where(ends))
 
 
 def _is_wanted_vm(request_id: UUID) -> Any:

@@ -1,4 +1,4 @@
-"""Announced ends of spot VMs: carried out or withdrawn, by the database's clock."""
+"""Announced ends of spot and borrowed VMs: carried out or withdrawn, by the database's clock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from registry.db.schema import (
     vms,
 )
 from registry.ledger.deletion import delete_vms
-from registry.ledger.placeable import count_waiting
+from registry.ledger.placeable import count_waiting, is_borrowed_without_place
 from registry.lifecycle import HostAdmin, HostHealth, SpotEvent, SpotState, VmDesired
 
 #: Of a host that takes VMs, as far as that lasts.
@@ -39,6 +39,7 @@ _ENDINGS: Final = (
         spot_preemptions.c.ends_at,
         vms.c.desired,
         vms.c.request_id.label("own_request"),
+        vms.c.borrowed,
         tenants.c.name.label("tenant"),
         assignments.c.host_id.label("place"),
         _IS_UP.label("is_up"),
@@ -91,10 +92,18 @@ def apply_preemptions(
     ended = [row for row, event in settled if event is SpotEvent.DUE]
     which = is_any_of(connection, vms.c.id, [row.vm_id for row in ended])
     delete_vms(connection, which, now=now, actor=actor, reason="its room is needed")
-    for request_id, count in sorted(Counter(row.own_request for row in ended).items()):
+    # Borrowed VMs are beyond the count of their request, which borrows others when it can.
+    fewer_of = Counter(row.own_request for row in ended if not row.borrowed)
+    for request_id, count in sorted(fewer_of.items()):
         fewer = requests.c["count"] - count
         connection.execute(update(requests).where(requests.c.id == request_id).values(count=fewer))
     return tuple(row.vm_id for row in ended)
+
+
+def borrowed_without_place(connection: Connection, at_once: int) -> Sequence[UUID]:
+    """Return borrowed VMs that lost their place, the oldest first."""
+    query = select(vms.c.id).where(is_borrowed_without_place()).order_by(vms.c.id).limit(at_once)
+    return connection.scalars(query).all()
 
 
 def delete_expired_room(connection: Connection, now: datetime) -> None:

@@ -63,7 +63,7 @@ from registry.records.requests import ImageWait, Power, Vm
 from registry.requests.own_labels import changed_labels, label_conditions
 from registry.requests.power import request_power_change
 from registry.subnets import address_text
-from registry.tenancy.tree import key_query
+from registry.tenancy.tree import key_query, lock_requesting_tenant
 
 _UNBUILT = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
 
@@ -229,15 +229,25 @@ class Vms:
 
     @retry_on_rollback
     def delete(self, id: UUID, *, actor: str) -> Vm:  # noqa: A002
-        """Delete a VM and reduce its request's count; a repeated call is no error."""
+        """Delete a VM and reduce its request's count; a repeated call is no error.
+
+        The maximum of an elastic request decreases as well, so that it borrows no other VM for it.
+        """
         with self._database.write() as connection:
             vm = _get_vm(connection, id)
+            elastic = select(requests.c.max_count).where(requests.c.id == vm.request_id)
+            if connection.scalar(elastic) is not None:  # no round lends another VM meanwhile
+                lock_requesting_tenant(connection, vm.tenant)
+                vm = _get_vm(connection, id)
             deleted = delete_vms(connection, vms.c.id == id, now=db_now(connection), actor=actor)
             if deleted:
                 connection.execute(
                     update(requests)
                     .where(requests.c.id == vm.request_id)
-                    .values(count=requests.c.count - 1)
+                    .values(
+                        count=requests.c.count - (0 if vm.borrowed else 1),
+                        max_count=requests.c.max_count - 1,
+                    )
                 )
             return _get_vm(connection, id)
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, false, func, or_, select
 
 from registry.catalogue.resources import demands, resource_names
 from registry.db.bulk import chunks, is_any_of
@@ -56,6 +56,7 @@ from registry.records.rounds import (
 )
 from registry.requests.rules import NO_RULES, memberships, rules_of
 from registry.requests.waiting_status import SLOTS_WAITED
+from registry.rounds.borrowed import borrowed_view, borrows_anything, count_to_borrow
 from registry.rounds.freed_room import freed_views
 from registry.rounds.group_views import hosts_of_group, spread_views, vm_group_views
 from registry.rounds.known_hosts import Holdings, KnownHosts, sum_holdings
@@ -95,6 +96,10 @@ def view_cluster(
     known = known or KnownHosts()
     reserved, hosts_ = _reserved_view(connection, axis, now, known.read(connection, axis, now))
     spot = _spot_view(connection, axis, now)
+    borrowed = None
+    if borrows_anything(connection):
+        asks = _borrowing_request_views(connection, axis, now, [host.id for host in hosts_])
+        borrowed = borrowed_view(connection, axis, asks)
     tenants_, groups = _tenant_views(connection, axis, known.read_holdings(connection, axis), spot)
     waiting = _waiting_request_views(connection, axis, now, [host.id for host in hosts_])
     grouped = [
@@ -115,6 +120,7 @@ def view_cluster(
         last=latest_round(connection),
         freed=room_freed_by_plans(connection, axis),
         spot=spot,
+        borrowed=borrowed,
         reserved=reserved,
     )
 
@@ -316,6 +322,22 @@ def _waiting_request_views(
     )
 
 
+def _borrowing_request_views(
+    connection: Connection, axis: Sequence[str], now: datetime, everywhere: Sequence[UUID]
+) -> tuple[RequestView, ...]:
+    """Return the requests that may borrow VMs, with how many more."""
+    return _request_views(
+        connection,
+        axis,
+        now,
+        everywhere,
+        which=false(),
+        states=[RequestState.PLACED.value],
+        to_place=True,
+        counts=count_to_borrow(connection),
+    )
+
+
 def _request_views(
     connection: Connection,
     axis: Sequence[str],
@@ -326,8 +348,9 @@ def _request_views(
     states: Sequence[str],
     to_place: bool,
     of_vm: UUID | None = None,
+    counts: Mapping[UUID, int] | None = None,
 ) -> tuple[RequestView, ...]:
-    """Return requests in these states with their VMs that meet a condition.
+    """Return requests in these states with their VMs that meet a condition, or with ``counts``.
 
     With ``to_place``, requests whose image is held are closed to all hosts. With ``of_vm`` only the
     request of that VM is returned.
@@ -336,16 +359,19 @@ def _request_views(
     if of_vm is not None:
         its = select(vms.c.request_id).where(vms.c.id == of_vm).scalar_subquery()
         in_question = and_(in_question, requests.c.id == its)
-    counts = {
-        row.request_id: row.waiting
-        for row in connection.execute(
-            select(vms.c.request_id, func.count().label("waiting"))
-            .select_from(vms)
-            .join(requests, requests.c.id == vms.c.request_id)
-            .where(in_question, which)
-            .group_by(vms.c.request_id)
-        )
-    }
+    if counts is None:
+        counts = {
+            row.request_id: row.waiting
+            for row in connection.execute(
+                select(vms.c.request_id, func.count().label("waiting"))
+                .select_from(vms)
+                .join(requests, requests.c.id == vms.c.request_id)
+                .where(in_question, which)
+                .group_by(vms.c.request_id)
+            )
+        }
+    else:
+        in_question = and_(in_question, requests.c.max_count.is_not(None))
     demand = demands(connection)
     avoid: defaultdict[UUID, list[UUID]] = defaultdict(list)
     failures = (

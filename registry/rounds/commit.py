@@ -16,7 +16,7 @@ from itertools import chain, islice
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, and_, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, insert, select, update
 
 from registry.audit.events import event_row, prepare_events
 from registry.catalogue.resources import demands
@@ -50,6 +50,7 @@ from registry.lifecycle import AssignmentState, SlotLoopState
 from registry.networks.addresses import NO_ADDRESS, free_addresses
 from registry.records.rounds import CommittedRound, Placement, RoundCommit
 from registry.requests.rules import lock_groups_of
+from registry.rounds.borrowed import lend_vms, lock_borrowers
 from registry.rounds.dropped_placements import (
     GROUP_MOVED,
     NO_ROOM_FOR_IMAGE,
@@ -89,12 +90,18 @@ def commit_round(
     now = db_now(connection)
     # 2. Lock what bounds the placements: limited tenants, hosts, groups, VMs.
     binding = _find_binding_rules(connection, commit)
+    lock_borrowers(connection, [part for part in commit.placements if part.borrowed])
     limited = lock_limited_nodes(connection, binding.tenant_keys) if binding.quotas else {}
     standing, dropped, names = _split_by_version(connection, commit)
     if binding.groups:
         lock_groups_of(connection, {part.request_id for part in standing})
     kept = kept_disks_of_requests(connection, is_waiting_vm())
-    chosen, short = _choose_waiting_vms(connection, standing, kept)
+    chosen, short = _choose_waiting_vms(
+        connection, [part for part in standing if not part.borrowed], kept
+    )
+    lent, refused_loans = lend_vms(connection, [part for part in standing if part.borrowed], now)
+    chosen += _with_rows(connection, lent)
+    dropped += refused_loans
     # 3. Drop what breaks a rule by now, and gangs that are not whole without it.
     chosen, refused = _apply_rules(connection, chosen, binding, limited, now)
     dropped += [*short, *chain.from_iterable(refused.values())]
@@ -303,6 +310,23 @@ def _lock_waiting_vms(connection: Connection, vm_ids: Sequence[UUID]) -> list[An
     """Lock VMs that a round chose and return those that still wait."""
     which = and_(is_any_of(connection, vms.c.id, vm_ids), is_waiting_vm())
     locked = lock_vms(connection, which)
+    return [row for row in _vm_rows(connection, which) if locked is None or row.id in locked]
+
+
+def _with_rows(
+    connection: Connection, pairs: Sequence[tuple[UUID, UUID]]
+) -> list[tuple[Any, UUID]]:
+    """Return pairs of VM and host with the row of each VM instead of its id."""
+    rows = {
+        row.id: row
+        for some in chunks(sorted(vm for vm, _ in pairs))
+        for row in _vm_rows(connection, is_any_of(connection, vms.c.id, some))
+    }
+    return [(rows[vm], host) for vm, host in pairs]
+
+
+def _vm_rows(connection: Connection, which: ColumnElement[bool]) -> Sequence[Row[Any]]:
+    """Return what a commit needs to know of VMs, by id."""
     query = (
         select(
             vms.c.id,
@@ -310,6 +334,7 @@ def _lock_waiting_vms(connection: Connection, vm_ids: Sequence[UUID]) -> list[An
             vms.c.request_id,
             vms.c.tenant_id,
             vms.c.spot,
+            vms.c.borrowed,
             requests.c.vm_type_id,
             request_images.c.image_id,
             request_networks.c.network_id,
@@ -323,8 +348,7 @@ def _lock_waiting_vms(connection: Connection, vm_ids: Sequence[UUID]) -> list[An
         .where(which)
         .order_by(vms.c.id)
     )
-    rows = connection.execute(query).all()
-    return [row for row in rows if locked is None or row.id in locked]
+    return connection.execute(query).all()
 
 
 def _apply_rules(
@@ -359,11 +383,11 @@ def _insert_round(
 ) -> int:
     """Insert the record of a round, with the VMs ``placed``, and its link in the hash chain.
 
-    Shares count all VMs but spot VMs.
+    Shares count the VMs for which tenants waited: no spot VMs, and no borrowed ones.
     """
     if not -_LARGEST_SEED <= commit.seed < _LARGEST_SEED:
         raise InvalidError("seed", commit.seed, "a whole number of 64 bits")
-    given = Counter(vm.tenant for vm in placed if not vm.spot)
+    given = Counter(vm.tenant for vm in placed if not (vm.spot or vm.borrowed))
     shares = [{**share, "given": given.get(share["tenant"], 0)} for share in commit.shares]
     values = {name: getattr(commit, name) for name in _RECORDED} | {
         "shares": shares,

@@ -1,14 +1,14 @@
-"""Spot VMs as rounds read them, and what rounds write of those that end."""
+"""Spot VMs as rounds read them, and what rounds write of those that end, or borrowed ones."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, delete, select, tuple_
 
 from registry.audit.changes import SPOT
 from registry.audit.events import record_events
@@ -26,7 +26,7 @@ from registry.db.schema import (
     vms,
 )
 from registry.lifecycle import SpotEvent, SpotState, VmDesired
-from registry.records.rounds import KeptRoom, SpotCommit, SpotView, SpotVm
+from registry.records.rounds import KeptRoom, PreemptibleVm, SpotCommit, SpotView
 
 #: As `ix_vms_id_spot` has it.
 _LIVE: Final = (vms.c.spot, vms.c.deleted_at.is_(None))
@@ -34,43 +34,54 @@ _LIVE: Final = (vms.c.spot, vms.c.deleted_at.is_(None))
 
 def spot_view(connection: Connection, axis: tuple[str, ...], now: datetime) -> SpotView:
     """Return the placed spot VMs, and the room kept for requests for which others ended."""
+    return SpotView(
+        vms=placed_preemptible_vms(connection, axis, _LIVE), kept=read_kept_room(connection, now)
+    )
+
+
+def placed_preemptible_vms(
+    connection: Connection, axis: tuple[str, ...], which: Sequence[ColumnElement[bool]]
+) -> tuple[PreemptibleVm, ...]:
+    """Return placed spot or borrowed VMs by the time of their placement."""
     elsewhere = assignments.alias("elsewhere")
     moves = select(elsewhere.c.id).where(elsewhere.c.vm_id == vms.c.id, is_vm_arrival(elsewhere))
     rows = connection.execute(
         select(
             vms.c.id,
             vms.c.name,
+            vms.c.request_id,
             vms.c.tenant_id,
             vms.c.desired,
             requests.c.vm_type_id,
             assignments.c.host_id,
-            spot_preemptions.c.vm_id.label("ending"),
+            spot_preemptions.c.vm_id.label("announced"),
             moves.exists().label("moves"),
         )
         .select_from(vms)
         .join(requests, requests.c.id == vms.c.request_id)
         .join(assignments, assignments.c.vm_id == vms.c.id)
         .outerjoin(spot_preemptions, spot_preemptions.c.vm_id == vms.c.id)
-        .where(*_LIVE, is_place, unreleased)
+        .where(*which, is_place, unreleased)
         .order_by(assignments.c.created_at, vms.c.id)
     ).all()
     demand = demands(connection, {row.vm_type_id for row in rows}) if rows else {}
     amounts = {key: tuple(each.get(name, 0) for name in axis) for key, each in demand.items()}
-    return SpotView(
-        vms=tuple(
-            SpotVm(
-                id=row.id,
-                name=row.name,
-                tenant_id=row.tenant_id,
-                host_id=row.host_id,
-                amounts=amounts[row.vm_type_id],
-                may_end=row.desired != VmDesired.DELETED.value
-                and row.ending is None
-                and not row.moves,
-            )
-            for row in rows
-        ),
-        kept=read_kept_room(connection, now),
+
+    def is_ending(row: Row[Any]) -> bool:
+        return row.desired == VmDesired.DELETED.value or row.announced is not None
+
+    return tuple(
+        PreemptibleVm(
+            id=row.id,
+            name=row.name,
+            request_id=row.request_id,
+            tenant_id=row.tenant_id,
+            host_id=row.host_id,
+            amounts=amounts[row.vm_type_id],
+            may_end=not is_ending(row) and not row.moves,
+            ending=is_ending(row),
+        )
+        for row in rows
     )
 
 
@@ -86,7 +97,7 @@ def read_kept_room(connection: Connection, now: datetime) -> tuple[KeptRoom, ...
     )
 
 
-def spot_holdings(found: Iterable[SpotVm]) -> Mapping[UUID, tuple[int, ...]]:
+def spot_holdings(found: Iterable[PreemptibleVm]) -> Mapping[UUID, tuple[int, ...]]:
     """Return the amounts that the spot VMs of each tenant hold."""
     held: dict[UUID, tuple[int, ...]] = {}
     for vm in found:
@@ -104,7 +115,7 @@ def announce_endings(
     now: datetime,
     actor: str,
 ) -> None:
-    """Announce the end of spot VMs, and keep their room for the requests that need it.
+    """Announce the end of spot and borrowed VMs, and keep their room for the requests that need it.
 
     Decisions on hosts in ``moved``, which have changed since the round's read, are dropped: the
     request that was let in may no longer fit there.

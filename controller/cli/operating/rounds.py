@@ -145,7 +145,7 @@ def show_round(session: Session, number: NumberArgument) -> None:
         echo(f"compared with filling alone: {plain(each['sentence'])}")
     if endings := found.get("spot_preemptions"):
         echo()
-        echo("spot VMs that it ends:")
+        echo("spot and borrowed VMs that it ends:")
         print_table(_OF_SPOT, endings, empty="")
     if reservations := found.get("reservations"):
         echo()

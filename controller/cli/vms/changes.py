@@ -22,6 +22,31 @@ TtlOption = Annotated[
 ]
 
 
+CountOption = Annotated[
+    str,
+    typer.Option(
+        "-n", "--count", metavar="N[..MAX]", help="Number of VMs; up to MAX with borrowed ones"
+    ),
+]
+
+
+def parse_count(given: str) -> dict[str, int]:
+    """Parse ``N`` or ``N..MAX`` as fields of a request."""
+    least, dots, most = given.partition("..")
+    try:
+        return {"count": int(least), **({"max_count": int(most)} if dots else {})}
+    except ValueError:
+        raise BadInputError(
+            f"--count {given!r}: wanted a number of VMs such as 4, or 4..20"
+        ) from None
+
+
+def count_text(request: Mapping[str, Any]) -> str:
+    """Return the number of VMs of a request, with its maximum if it borrows any."""
+    most = request.get("max_count")
+    return f"{request['count']}" if most is None else f"{request['count']}..{most}"
+
+
 def parse_labels(given: list[str] | None) -> dict[str, str]:
     """Parse the labels of a request or VM: ``key=value`` pairs."""
     return unique_pairs("KEY=VALUE", map(_parse_label, given or ()))
@@ -50,14 +75,16 @@ def scale(
     session: Session,
     *,
     request: RequestArgument,
-    count: Annotated[int, typer.Option("-n", "--count", help="New number of VMs")],
+    count: CountOption,
     remove: Annotated[
         list[str] | None, typer.Option(metavar="VM", help="VM to remove first; repeatable")
     ] = None,
 ) -> None:
     """Change the number of VMs. Unplaced VMs are removed first, then the newest."""
     found = find_request(session.api, request)
-    body: dict[str, Any] = {"count": count}
+    body: dict[str, Any] = {**parse_count(count)}
+    if found.get("max_count") is not None:  # without a maximum, none are borrowed
+        body.setdefault("max_count", body["count"])
     if remove:
         targets = find_targets(session.api, remove)
         for target in targets:
@@ -66,7 +93,7 @@ def scale(
         body["remove"] = [target.record["id"] for target in targets]
     changed = session.api.patch(f"requests/{found['id']}", body)
     session.answer(
-        changed, f"request {changed['name']}: {found['count']} -> {changed['count']} VMs"
+        changed, f"request {changed['name']}: {count_text(found)} -> {count_text(changed)} VMs"
     )
 
 

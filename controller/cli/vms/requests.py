@@ -10,7 +10,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.cli.vms.changes import TtlOption, labels_and_end, labels_text
+from controller.cli.vms.changes import (
+    CountOption,
+    TtlOption,
+    count_text,
+    labels_and_end,
+    labels_text,
+    parse_count,
+)
 from controller.cli.vms.keys import read_public_keys, read_user_data
 from controller.session.call_series import call_for_each
 from controller.session.completion import (
@@ -69,7 +76,8 @@ def vm_state_text(vm: Mapping[str, Any]) -> str:
         return power_text(vm)
     if vm["observed"] != "absent":
         until_then = f" until {clock(vm['ends_at'])}" if vm.get("ends_at") else ""
-        return f"{observed_state_text(vm)}{until_then}"
+        borrowed = ", borrowed" if vm.get("borrowed") else ""
+        return f"{observed_state_text(vm)}{borrowed}{until_then}"
     if vm["desired"] == "stopped" and vm["host"] is None:
         return "stopped"
     image = vm.get("waits_for_image")
@@ -150,7 +158,7 @@ REQUEST_COLUMNS = (
     field("name"),
     field("tenant"),
     field("vm_type", "type"),
-    field("count", right=True),
+    Column("count", count_text, right=True),
     field("vms_placed", "placed", right=True),
     field("vms_running", "running", right=True),
     field("state", spare=-1),
@@ -195,7 +203,7 @@ def request(
             metavar="TYPE", help="VM type (see `fuga type list`)", autocompletion=complete_vm_type
         ),
     ],
-    count: Annotated[int, typer.Option("-n", "--count", help="Number of VMs")] = 1,
+    count: CountOption = "1",
     min_count: Annotated[
         int | None, typer.Option(help="Place this many VMs in the first round, or none")
     ] = None,
@@ -278,11 +286,14 @@ def request(
     ] = None,
     label: LabelOption = None,
     ttl: TtlOption = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until all VMs run")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until all VMs run that are not borrowed")
+    ] = False,
     timeout: TimeoutOption = 300,
 ) -> None:
     """Request VMs of one type. The next slot decides where they run."""
-    body: dict[str, Any] = {"vm_type": vm_type, "count": count, "requires": requires or []}
+    numbers = parse_count(count)
+    body: dict[str, Any] = {"vm_type": vm_type, **numbers, "requires": requires or []}
     given = {
         "min_count": min_count,
         "name": name,
@@ -318,7 +329,8 @@ def request(
             f"request {made['name']}: {count} × {vm_type} for tenant {made['tenant']}"
         )
         made = wait_until_running(session.api, made, timeout_s=timeout, quiet=session.json)
-        session.answer(made, f"all {made['count']} VMs of {made['name']} run")
+        kind = "VMs" if made.get("max_count") is None else "VMs that are not borrowed"
+        session.answer(made, f"all {made['count']} {kind} of {made['name']} run")
     else:
         session.answer(
             made,

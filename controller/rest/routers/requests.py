@@ -90,6 +90,7 @@ async def ask_for_vms(
         priority=body.priority,
         spot=body.spot,
         reservation=body.reservation,
+        max_count=body.max_count,
     )
     spec = check_spec(spec)
 
@@ -157,6 +158,7 @@ def change_request(
     changed = services.registry.requests.change(
         request_id,
         count=body.count,
+        max_count=body.max_count,
         remove=body.remove,
         labels=body.labels,
         ttl_s=body.ttl_s if isinstance(body.ttl_s, int) else None,

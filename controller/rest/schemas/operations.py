@@ -225,8 +225,8 @@ class RoundDetail(_RoundHead):
     )
     spot_preemptions: list[SpotPreemption] = Field(
         [],
-        description="Spot VMs that the round ended, and for which requests. Operators only, "
-        "while it is kept.",
+        description="Spot and borrowed VMs that the round ended, and for which requests. "
+        "Operators only, while it is kept.",
     )
     reservations: list[RoundReservation] = Field(
         [],

@@ -75,6 +75,12 @@ class RequestInput(Input):
 
     vm_type: Name
     count: Count
+    max_count: Count | None = Field(
+        None,
+        description="With borrowed VMs up to this number: placed after all ordinary requests, "
+        "counted in the share, and ended, announced before, for tenants that then hold no more. "
+        "Not with spot VMs, a reservation, VM groups, a spread or a network.",
+    )
     min_count: Count = Field(
         1, description="Minimum number placed in the first round that places any; at most count."
     )
@@ -128,6 +134,9 @@ class RequestChange(Input):
 
     count: Count | None = Field(
         None, description="New number of VMs. Additional VMs wait for placement."
+    )
+    max_count: Count | None = Field(
+        None, description="New number with borrowed VMs; the number of VMs: none are borrowed."
     )
     remove: Annotated[list[Annotated[UUID, Field(strict=False)]], Field(max_length=5_000)] = Field(
         default=[],

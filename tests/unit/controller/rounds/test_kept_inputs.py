@@ -12,7 +12,7 @@ from controller.rounds.inputs import RoundCache, RoundInputs, decode_inputs
 from controller.rounds.round import run_round
 from controller.rounds.snapshots import HostArrays, to_snapshot
 from placement.model.host_classes import host_classes
-from registry.rounds import KeptRoom, SpotView, SpotVm, TenantView
+from registry.rounds import KeptRoom, PreemptibleVm, SpotView, TenantView
 from tests.unit.controller.rounds.test_rounds import (
     CHOICE,
     LEASE,
@@ -130,9 +130,10 @@ def clusters_in_turn(draw):
         )
         spot = SpotView(
             vms=tuple(
-                SpotVm(
+                PreemptibleVm(
                     id=an_id(200 + host.id.int),
                     name=f"spot-{host.name}",
+                    request_id=an_id(400),
                     tenant_id=an_id(51),
                     host_id=host.id,
                     amounts=(1, 1024, 15),

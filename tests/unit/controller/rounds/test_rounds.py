@@ -21,10 +21,10 @@ from registry.rounds import (
     CommittedRound,
     HostView,
     Lease,
+    PreemptibleVm,
     RequestView,
     RoundCommit,
     SpotView,
-    SpotVm,
     TenantView,
 )
 
@@ -208,9 +208,10 @@ def test_the_fallback_decides_when_the_policy_does_not(decider, reason):
 
 def test_the_fallback_ends_no_spot_vms_as_looking_for_them_may_have_taken_too_long():
     full = [dataclasses.replace(a_host(each), committed=a_host(each).capacity) for each in (1, 2)]
-    spot = SpotVm(
+    spot = PreemptibleVm(
         id=an_id(300),
         name="sweep-1",
+        request_id=an_id(400),
         tenant_id=an_id(50),
         host_id=full[0].id,
         amounts=full[0].capacity,

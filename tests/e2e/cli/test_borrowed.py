@@ -1,0 +1,86 @@
+"""`fuga request -n 2..4` against a real API: what is borrowed, shown, and ends for whom."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from registry import Registry
+from tests.e2e.conftest import Api, Fuga
+from tests.integration.moves.test_room import DecidesHere, run
+from tests.problems import places, the_problem
+from tests.register import add_host, add_request, add_tenant, add_vm_type, run_vm
+
+
+def test_borrowed_vms_are_requested_shown_and_given_back(register: Registry, fuga: Fuga) -> None:
+    add_host(register, vcpus=4, memory_mib=8192)
+    add_vm_type(register, vcpus=1, memory_mib=1024)
+    for tenant in ("a", "b"):
+        add_tenant(register, tenant)
+    requested = fuga("request", "small", "-n", "1..4", "--name", "sweep", "--tenant", "b")
+    assert "request sweep" in requested
+    for at in (0, 60):
+        run(register, at, decider=DecidesHere())
+    for vm in register.vms.list(tenant="b").items:
+        run_vm(register, vm.assignment_id)
+    assert "1..4" in fuga("requests")
+    assert fuga("vms").count("running, borrowed") == 3
+    add_request(register, name="web")
+    run(register, 120, decider=DecidesHere(), spot_grace_s=600)
+
+    assert fuga("vms").count("running, borrowed until") == 1
+    assert "for a/web" in fuga("explain", "sweep")
+    assert "a/web" in fuga("rounds", "show", "3")
+    assert "1..4 -> 2..3" in fuga("scale", "sweep", "-n", "2..3")
+    assert "2..3 -> 2 VMs" in fuga("scale", "sweep", "-n", "2")
+    [found] = json.loads(fuga("requests", "--tenant", "b", "-o", "json"))
+    assert (found["max_count"], found["vms_borrowed"]) == (None, 0)
+
+
+def test_a_count_that_is_no_number_is_refused(fuga: Fuga) -> None:
+    refused = fuga("request", "small", "-n", "4-20", status=2)
+
+    assert "wanted a number of VMs such as 4, or 4..20" in refused
+
+
+def test_a_tenant_does_not_see_for_whom_of_others_its_borrowed_vm_ends(api: Api) -> None:
+    add_host(api.registry, vcpus=4, memory_mib=8192)
+    body = {"vm_type": "small", "count": 1, "max_count": 9, "name": "sweep"}
+    key = {"Idempotency-Key": "one"}
+    made = api.tenant_b.post("/v1/requests", json=body, headers=key)
+    assert (made.status_code, made.json()["max_count"]) == (201, 9)
+    again = api.tenant_b.post("/v1/requests", json=body, headers=key)
+    assert again.json()["id"] == made.json()["id"]
+    for at in (0, 60):
+        run(api.registry, at, decider=DecidesHere())
+    for vm in api.registry.vms.list(tenant="b").items:
+        run_vm(api.registry, vm.assignment_id)
+    api.tenant_a.post("/v1/requests", json={"vm_type": "small", "count": 1, "name": "web"})
+    run(api.registry, 120, decider=DecidesHere(), spot_grace_s=600)
+
+    vms = api.tenant_b.get("/v1/vms").json()["items"]
+
+    [ending] = [vm for vm in vms if vm["ends_at"] is not None]
+    assert (ending["borrowed"], ending["ending_for"]) == (True, None)
+    [event] = api.tenant_b.get("/v1/events", params={"kind": "spot_ending"}).json()["items"]
+    assert event["data"].keys() == {"ends_at", "round"}
+    path = f"/v1/requests/{made.json()['id']}"
+    changed = api.tenant_b.patch(path, json={"max_count": 2})
+    assert (changed.status_code, changed.json()["max_count"]) == (200, 2)
+
+
+@pytest.mark.parametrize(
+    ("other", "place"),
+    [
+        ({"spot": True}, "#/max_count"),
+        ({"rules": {"spread": "zone"}}, "#/max_count"),
+        ({"max_count": 1}, "#/max_count"),
+    ],
+)
+def test_what_does_not_go_with_borrowed_vms_is_refused(api: Api, other, place) -> None:
+    body = {"vm_type": "small", "count": 2, "max_count": 4, "name": "sweep"} | other
+
+    refused = api.tenant_b.post("/v1/requests", json=body)
+
+    assert places(the_problem(refused, 422, "invalid")) == [place]
