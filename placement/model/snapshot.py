@@ -195,10 +195,7 @@ class Snapshot:
         }
         if self.priority is not None:
             expected["priority"] = (requests,)
-        if self.spot is not None and self.spot.asks.shape != (requests,):
-            raise ShapeMismatchError("spot.asks", self.spot.asks.shape, (requests,))
-        if self.borrowed is not None and self.borrowed.asks.shape != (requests,):
-            raise ShapeMismatchError("borrowed.asks", self.borrowed.asks.shape, (requests,))
+        self._check_asks(requests)
         for name, shape in expected.items():
             found = getattr(self, name).shape
             if found != shape:
@@ -220,6 +217,12 @@ class Snapshot:
             value = getattr(self, each.name)
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
+
+    def _check_asks(self, requests: int) -> None:
+        """Raise `ShapeMismatchError` unless spot and borrowed VMs are of these requests."""
+        for name, last in (("spot", self.spot), ("borrowed", self.borrowed)):
+            if last is not None and last.asks.shape != (requests,):
+                raise ShapeMismatchError(f"{name}.asks", last.asks.shape, (requests,))
 
     def after_placing(self, placed: IntArray) -> Snapshot:
         """Return the snapshot once rows of (request, host, count), shape (P, 3), are placed.

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, func, select
 
 from registry.db.bulk import chunks, is_any_of
 from registry.db.locks import lock_tenants
@@ -108,7 +108,7 @@ def lend_vms(
     return found, refused
 
 
-def _request_rows(connection: Connection, keys: Sequence[UUID]) -> list[Row[Any]]:
+def _request_rows(connection: Connection, keys: Sequence[UUID]) -> list[Any]:
     """Return what the VMs of requests have of their requests."""
     columns = [requests.c[name] for name in ("id", "name", "tenant_id", "labels", "hostname")]
     return [

@@ -325,7 +325,7 @@ def _with_rows(
     return [(rows[vm], host) for vm, host in pairs]
 
 
-def _vm_rows(connection: Connection, which: ColumnElement[bool]) -> Sequence[Row[Any]]:
+def _vm_rows(connection: Connection, which: ColumnElement[bool]) -> list[Any]:
     """Return what a commit needs to know of VMs, by id."""
     query = (
         select(
@@ -348,7 +348,7 @@ def _vm_rows(connection: Connection, which: ColumnElement[bool]) -> Sequence[Row
         .where(which)
         .order_by(vms.c.id)
     )
-    return connection.execute(query).all()
+    return list(connection.execute(query))
 
 
 def _apply_rules(

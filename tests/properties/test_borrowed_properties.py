@@ -231,8 +231,12 @@ def after_round(snapshot: Snapshot, allocation: Allocation) -> tuple[Snapshot, b
         rows = np.flatnonzero(borrowed.asks & (snapshot.tenant == borrowed.tenant[vm]))
         count[rows[:1]] += 1
     stay = np.setdiff1d(np.arange(len(borrowed.host)), gone)
-    rows = [row for row in allocation.placed.tolist() if borrowed.asks[row[0]]]
-    new = [(q, h) for q, h, n in rows for _ in range(n)]
+    new = [
+        (row[0], row[1])
+        for row in allocation.placed.tolist()
+        if borrowed.asks[row[0]]
+        for _ in range(row[2])
+    ]
     amounts = [borrowed.amounts[stay], *(snapshot.demand[[q]] for q, _ in new)]
     size = len(stay) + len(new)
     then = dataclasses.replace(
@@ -249,8 +253,9 @@ def after_round(snapshot: Snapshot, allocation: Allocation) -> tuple[Snapshot, b
     none = np.zeros(0, dtype=np.int64)
     kept = [tuple(row) for row in told["lets_in"]]
     if snapshot.spot is not None:
-        placed = {(q, h): n for q, h, n in allocation.placed.tolist()}
-        kept += [(q, h, n - placed.get((q, h), 0)) for q, h, n in snapshot.spot.kept]
+        placed = {(row[0], row[1]): row[2] for row in allocation.placed.tolist()}
+        before = snapshot.spot.kept
+        kept += [(q, h, count - placed.get((q, h), 0)) for q, h, count in before]
     spot = Spot(
         asks=np.zeros(len(count), dtype=np.bool_),
         host=none,

@@ -73,8 +73,8 @@ def test_a_request_borrows_all_room_once_its_own_vms_are_placed_and_does_not_wai
     assert (found.state, found.waiting) == ("placed", None)
     record = register.rounds.list().items[0]
     assert (record.left_out, record.placed) == (0, 6)
-    [held] = [each.held for each in register.views.accounts().tenants if each.name == "b"]
-    assert held[register.views.accounts().resources.index("vcpus")] == 8
+    [share] = [each for each in register.rounds.get(record.number).shares if each["tenant"] == "b"]
+    assert (share["after"], share["asked"], share["given"]) == (1.0, 0, 0)
     a_round(register, 120)
     assert a_round(register, 180) is None  # nothing waits, and nothing changed
     assert replay_round(register, record.number).identical
