@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from placement.fairness.shares import SHARE_TOLERANCE, dominant_shares
-from placement.model.arrays import BoolArray, FloatArray, IntArray
+from placement.fairness.shares import dominant_shares
+from placement.model.arrays import SHARE_TOLERANCE, BoolArray, FloatArray, IntArray
 
 #: Levels so large that steps of the tolerance leave the integers count as one.
 _MAX_STEPS: Final = 2.0**62

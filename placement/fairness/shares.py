@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from placement.errors import ShapeMismatchError
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.snapshot import Allocation, Snapshot
-
-#: Shares closer than this are equal: a thousandth of a core in a million cores.
-SHARE_TOLERANCE: Final = 1e-9
 
 
 def fractions_of_pool(amounts: IntArray, pool: IntArray) -> FloatArray:

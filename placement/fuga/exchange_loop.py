@@ -23,7 +23,7 @@ _RICHEST: Final = 32
 _NEVER: Final = 2**62
 #: More VMs than any party can give back; below `_NEVER`.
 _ANY_NUMBER: Final = 2.0**61
-#: As `placement.fairness.shares.SHARE_TOLERANCE`.
+#: As `placement.model.arrays.SHARE_TOLERANCE`.
 _TOLERANCE: Final = 1e-9
 #: As `placement.fairness.levels.level_in_steps`.
 _MAX_STEPS: Final = 2.0**62

@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placement.fairness.shares import SHARE_TOLERANCE
-from placement.model.arrays import FloatArray, IntArray
+from placement.model.arrays import SHARE_TOLERANCE, FloatArray, IntArray
 from placement.model.snapshot import Snapshot
 from placement.model.tenant_tree import TenantTree
 

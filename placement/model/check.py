@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from placement.errors import InfeasibleAllocationError
-from placement.fairness.shares import SHARE_TOLERANCE
+from placement.model.arrays import SHARE_TOLERANCE
 from placement.model.snapshot import Allocation, Borrowed, Snapshot
 from placement.model.tenant_tree import TenantTree
 

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from placement.fairness.levels import is_poorer, levels_in_steps, levels_of, relative_weights
-from placement.fairness.shares import SHARE_TOLERANCE, dominant_shares
+from placement.fairness.shares import dominant_shares
 from placement.fuga.exchange import Exchange
-from placement.model.arrays import FloatArray, IntArray
+from placement.model.arrays import SHARE_TOLERANCE, FloatArray, IntArray
 from placement.model.budget import Budget
 from placement.model.snapshot import Snapshot
 from placement.model.vm_kinds import VmKinds

@@ -7,7 +7,8 @@ from collections import deque
 import numpy as np
 
 from placement import Snapshot
-from placement.fairness.shares import SHARE_TOLERANCE, fractions_of_pool
+from placement.fairness.shares import fractions_of_pool
+from placement.model.arrays import SHARE_TOLERANCE
 from placement.model.reasons import hosts_open_to
 from placement.model.vm_kinds import max_vms_per_request
 

@@ -1,7 +1,7 @@
 """Store how many VMs a request borrows at most, and which VMs are borrowed.
 
-Revision ID: 0077
-Revises: 0076
+Revision ID: 0078
+Revises: 0077
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0077"
-down_revision = "0076"
+revision = "0078"
+down_revision = "0077"
 branch_labels = None
 depends_on = None
 
