@@ -3,7 +3,8 @@
 VMs of requests with a lifetime are deleted, reservations end and history is purged. Setting the
 clock back does not undo that. So after a forward step this clock continues from the old time for
 an hour, in which operators can set the clock right. After that hour the new time counts.
-A clock that returns to its time before a backward step did not step forward.
+A clock that returns to its time before a backward step has stepped forward, too. What was given an
+end in between has it moved when that is recorded (`registry.admin.moved_ends`).
 """
 
 from __future__ import annotations
@@ -43,8 +44,7 @@ class SteadyClock:
         self._at: datetime | None = None  #: the last time of the database that was accepted
         self._elapsed_s = 0.0  #: this machine's time since boot at that moment
         self._held_since: float | None = None  #: None: no forward step is held back
-        #: The time minus `elapsed` before a backward step; None: there was none.
-        self._before_back: datetime | None = None
+        self._recorded_s = 0.0  #: how much of what is held back is recorded
 
     def now(self) -> datetime:
         """Return the database's time, with a recent forward step held back."""
@@ -54,48 +54,28 @@ class SteadyClock:
                 self._restore_held_step(now, elapsed_s)
             assert self._at is not None  # noqa: S101 - it has begun
             expected = self._at + timedelta(seconds=elapsed_s - self._elapsed_s)
-            if expected - now > TOLERANCE:
-                self._record_backward_step(expected, elapsed_s)
             ahead = now - expected
-            if ahead > TOLERANCE and not (
-                self._undoes_backward_step(now, elapsed_s)
-                or self._is_step_accepted(ahead, elapsed_s)
-            ):
+            if ahead > TOLERANCE and not self._is_step_accepted(ahead, elapsed_s):
                 return expected
             self._at, self._elapsed_s, self._held_since = now, elapsed_s, None
+            self._recorded_s = 0.0
             return now
 
     def _restore_held_step(self, now: datetime, elapsed_s: float) -> None:
         """Restore a forward step that an earlier process held back."""
         step = self._registry.clock_steps.last_step_ahead()
         self._at, self._elapsed_s = now, elapsed_s
-        back = self._registry.clock_steps.last_step_back()
-        if back is not None:
-            self._record_backward_step(now + timedelta(seconds=back.back_s), elapsed_s)
         if step is not None:
             self._at -= timedelta(seconds=step.ahead_s)
             self._held_since = elapsed_s - (now - step.at).total_seconds()
-
-    def _record_backward_step(self, time_before: datetime, elapsed_s: float) -> None:
-        """Record the time before a backward step, less this machine's time since boot."""
-        before = time_before - timedelta(seconds=elapsed_s)
-        self._before_back = max(before, self._before_back or before)
-
-    def _undoes_backward_step(self, now: datetime, elapsed_s: float) -> bool:
-        """Return whether a forward step only undoes an earlier backward step."""
-        if self._before_back is None:
-            return False
-        beyond = now - timedelta(seconds=elapsed_s) - self._before_back
-        if abs(beyond) <= TOLERANCE:
-            self._before_back = None
-        return beyond <= TOLERANCE
+            self._recorded_s = step.ahead_s
 
     def _is_step_accepted(self, ahead: timedelta, elapsed_s: float) -> bool:
-        """Return whether a forward step was held back long enough; record a new step."""
+        """Return whether a forward step was held back long enough; record a new or larger step."""
         ahead_s = ahead.total_seconds()
-        if self._held_since is None:
+        if self._held_since is None or ahead_s - self._recorded_s > TOLERANCE.total_seconds():
             self._registry.clock_steps.record_step_ahead(ahead_s)
-            self._held_since = elapsed_s
+            self._held_since, self._recorded_s = elapsed_s, ahead_s
             log.error("clock_stepped_ahead", alert=True, by_s=round(ahead_s, 1))
         if elapsed_s - self._held_since < HELD.total_seconds():
             return False

@@ -5,6 +5,7 @@ of now. A lease, a pause or a hold ends at most its length later than now. What
 lies further ahead is brought back to that limit, so that nothing waits until the clock has
 caught up. Times that a caller chose (the end of a request, a reservation, a token) stay as they
 are, and so do the events and the audit log: what happened before the step has the times of then.
+`registry.admin.moved_ends` moves ends that a wrong clock wrote, once the clock is set right.
 """
 
 from __future__ import annotations
@@ -16,10 +17,20 @@ from typing import Any, Final
 
 from sqlalchemy import Column, ColumnElement, Connection, Table, func, select, true, update
 
+from registry.admin.moved_ends import (
+    SAME_SIZE,
+    STEPPED_AHEAD,
+    STEPPED_BACK,
+    is_step_ahead_undone,
+    move_after_step_ahead,
+    move_after_step_back,
+    move_notices,
+)
 from registry.admin.what_ifs import LEASE_S
 from registry.audit.events import record_event
 from registry.db.clock import db_now
 from registry.db.engine import Database, retry_on_rollback
+from registry.db.locks import take_advisory_lock
 from registry.db.schema import (
     assignments,
     build_failures,
@@ -60,8 +71,6 @@ from registry.tenancy.logins import LINK_TTL_S
 TOLERANCE: Final = timedelta(seconds=5)
 #: How long a step is reported to operators.
 REPORTED: Final = timedelta(days=1)
-STEPPED_BACK: Final = "clock_stepped_back"
-STEPPED_AHEAD: Final = "clock_stepped_ahead"
 #: How long after a step ahead nothing expires by the new time; an operator corrects the clock.
 HELD: Final = timedelta(hours=1)
 #: Factor for processes whose settings allow longer leases than those of this process.
@@ -133,34 +142,38 @@ class ClockSteps:
         with self._database.read() as connection:
             return current_step_ahead(connection)
 
-    def last_step_back(self) -> ClockStep | None:
-        """Return the database clock's last step back unless the clock has caught up since.
-
-        The event has the time of the clock that stepped back. Once the clock has caught up, it is
-        older than the step is long.
-        """
-        with self._database.read() as connection:
-            step = _last_recorded_step(connection, STEPPED_BACK)
-            age_s = 0.0 if step is None else (db_now(connection) - step.at).total_seconds()
-            return step if step is not None and age_s < step.back_s else None
-
     @retry_on_rollback
     def record_step_ahead(self, ahead_s: float) -> None:
-        """Record that the database's clock stepped ahead, unless another process recorded it."""
+        """Record that the database's clock is this far ahead, and move the ends that this cuts.
+
+        Does nothing if another process did. A further step within the hour is recorded with the
+        whole that is held back.
+        """
         with self._database.write() as connection:
+            take_advisory_lock(connection, "clock_steps")
             now = db_now(connection)
-            last = _last_recorded_step(connection, STEPPED_AHEAD)
-            if last is not None and -TOLERANCE < now - last.at < HELD:
+            held = current_step_ahead(connection)
+            more = timedelta(seconds=ahead_s - (held.ahead_s if held is not None else 0.0))
+            if more <= SAME_SIZE:
                 return
-            reason = f"the database's clock stepped ahead by {ahead_s:.0f} s"
-            _record_clock_step(connection, now, STEPPED_AHEAD, reason, ahead_s=ahead_s)
+            move_notices(connection, more)
+            move_after_step_ahead(connection, now, more)
+            reason = f"the database's clock stepped ahead by {more.total_seconds():.0f} s"
+            sizes = {"ahead_s": ahead_s, "more_s": more.total_seconds()}
+            _record_clock_step(connection, now, STEPPED_AHEAD, reason, **sizes)
 
     @retry_on_rollback
     def _record_step_back(self, back_s: float) -> None:
-        """Record that the database's clock stepped back, at least by this many seconds."""
+        """Record that the clock stepped back, at least by this, and move the ends that this adds.
+
+        Ends move only if the clock returns from a step ahead.
+        """
         with self._database.write() as connection:
+            take_advisory_lock(connection, "clock_steps")
+            now = db_now(connection)
+            move_after_step_back(connection, now, timedelta(seconds=back_s))
             reason = f"the database's clock stepped back by {back_s:.0f} s at least"
-            _record_clock_step(connection, db_now(connection), STEPPED_BACK, reason, back_s=back_s)
+            _record_clock_step(connection, now, STEPPED_BACK, reason, back_s=back_s)
 
     @retry_on_rollback
     def _limit_times(self, times: _LimitedTimes) -> None:
@@ -180,7 +193,8 @@ def current_step_ahead(connection: Connection) -> ClockStep | None:
     step = _last_recorded_step(connection, STEPPED_AHEAD)
     # Set back since, the time at which it was noticed lies ahead.
     age = None if step is None else db_now(connection) - step.at
-    return step if age is not None and -TOLERANCE < age < HELD else None
+    is_held = age is not None and -TOLERANCE < age < HELD
+    return step if is_held and not is_step_ahead_undone(connection) else None
 
 
 def _record_clock_step(
@@ -329,4 +343,7 @@ def _last_recorded_step(connection: Connection, kind: str) -> ClockStep | None:
     """Return the newest recorded step of the database's clock of one kind, or None."""
     query = select(events.c.at, events.c.data).where(events.c.kind == kind)
     row = connection.execute(query.order_by(events.c.id.desc()).limit(1)).one_or_none()
-    return None if row is None else ClockStep(at=row.at, **row.data)
+    if row is None:
+        return None
+    sizes = {name: row.data[name] for name in ("back_s", "ahead_s") if name in row.data}
+    return ClockStep(at=row.at, **sizes)

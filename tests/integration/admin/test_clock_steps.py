@@ -259,9 +259,6 @@ class SteppingSite:
         noted = self._register.clock_steps.last_step_ahead()
         return noted and replace(noted, at=noted.at + self.step)
 
-    def last_step_back(self) -> ClockStep | None:
-        return self._register.clock_steps.last_step_back()
-
     def clock(self) -> SteadyClock:
         return SteadyClock(cast("Registry", self), lambda: time.monotonic() + self.passed_s)
 
@@ -294,28 +291,6 @@ def test_a_step_ahead_that_is_undone_and_one_back_count_at_once(register: Regist
         site.step = timedelta(hours=hours)
         seen = clock.now()
         assert abs(seen - site.now()) < timedelta(seconds=60) or hours == 5
-
-
-@pytest.mark.parametrize("restarted", [False, True])
-def test_a_clock_that_returns_after_a_step_back_did_not_step_ahead(
-    lived: Registry, raw: RawSql, restarted: bool
-) -> None:
-    site = SteppingSite(lived)
-    clock = site.clock()
-    clock.now()
-    step_back(raw)
-    lived.clock_steps.correct_times(LENGTHS)
-    for hours in (-1.0, -0.5, 0.0):  # it steps back, and returns in two steps
-        site.step = timedelta(hours=hours)
-        if restarted and hours == -1:
-            clock = site.clock()
-        assert abs(clock.now() - site.now()) < timedelta(seconds=60)
-
-    site.step = timedelta(hours=1)
-
-    assert clock.now() - lived.now() < timedelta(seconds=60)
-    (noted,) = lived.events.list(kind="clock_stepped_ahead")
-    assert noted.data["ahead_s"] == pytest.approx(3600, abs=60)
 
 
 @pytest.mark.parametrize(
