@@ -190,9 +190,9 @@ def _open_steps_back(connection: Connection) -> Sequence[_StepBack]:
     return found
 
 
-def _last_steps(connection: Connection) -> Sequence[Row[Any]]:
+def _last_steps(connection: Connection) -> Sequence[Any]:
     """Return the last recorded steps of the clock by over a minute, the newest first."""
-    found = [
+    found: list[Any] = [
         row
         for kind in (STEPPED_BACK, STEPPED_AHEAD)
         for row in connection.execute(
@@ -270,7 +270,7 @@ def _rows_written(
     """Lock and yield rows whose end was last written after one event and not after another."""
     keys: Sequence[UUID] = connection.scalars(select(ends.key).where(ends.which)).all()
     for some in chunks(sorted(keys)):
-        last: Mapping[str, Row[Any]] = {
+        last: Mapping[str, Any] = {
             row.subject_id: row
             for row in connection.execute(
                 select(events.c.id, events.c.subject_id, events.c.tenant)
