@@ -13,13 +13,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 from benchmarks.kit import by_clock, parser, unless
 from benchmarks.registered import AMOUNTS, RESOURCES, Loaded, ask, connected, load, tidy
 from registry import Registry, RequestState, VmState, upgrade
 from registry.admin import Periods
-from tests.register import a_report, take_lease
+from tests.register import ACTOR, a_report, take_lease
 from tests.servers.postgres import DURABLE, postgres_server, why_not
 
 VMS_PER_REQUEST: Final = 5
@@ -81,7 +83,8 @@ def daily(registry: Registry) -> Mapping[str, Callable[[], Any]]:
     host = registry.hosts.list(limit=1).items[0]
     report = a_report()
     until = registry.now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    month = {"since": until - timedelta(days=28), "until": until}
+    month = {"since": (until - timedelta(days=1)).replace(day=1), "until": until}
+    weeks = {"since": until - timedelta(days=28), "until": until}
     part = {"since": until - timedelta(days=9.5), "until": until - timedelta(days=8)}
     return {
         "doctor": lambda: registry.check(history=False),
@@ -119,8 +122,12 @@ def daily(registry: Registry) -> Mapping[str, Callable[[], Any]]:
         "a month of a tenant by type": lambda: registry.usage.read(
             **month, tenant=tenant, by="type"
         ),
+        "28 days of a tenant by type": lambda: registry.usage.read(
+            **weeks, tenant=tenant, by="type"
+        ),
         "a month of all by tenant": lambda: registry.usage.read(**month, by="tenant"),
         "this month of a tenant": lambda: registry.usage.read(since=month["until"], tenant=tenant),
+        "a page of closed months": registry.closed_months.list,
         "parts of days of a tenant": lambda: registry.usage.read(**part, tenant=tenant),
         "calls of a tenant": lambda: registry.audit.list(tenant=tenant),
     }
@@ -136,6 +143,7 @@ def fill(url: str, *, hosts: int, running: int, gone: int, days: int) -> None:
     age(loaded, gone, days)
     ask(loaded, WAITING)
     sum_up_usage(url)
+    close_months(url)
     tidy(url)
 
 
@@ -147,6 +155,22 @@ def sum_up_usage(url: str) -> None:
     while batch := registry.usage.add_ended():
         added += batch
     print(f"{added} assignments added to usage in {time.monotonic() - begin:.0f} s", flush=True)
+    registry.close()
+
+
+def close_months(url: str) -> None:
+    """Close all months that are over, with prices; print what the longest took."""
+    registry = Registry.connect(url)
+    registry.prices.set_currency("EUR", actor=ACTOR)
+    this = registry.now().date().replace(day=1)
+    first = (this - timedelta(days=YEAR_DAYS)).replace(day=1)
+    for resource, price in (("vcpus", "0.02"), ("memory_mib", "0.0000048828125")):
+        registry.prices.set(resource, Decimal(price), since=first, actor=ACTOR)
+    month, most = first, 0.0
+    while month < this:
+        most = max(most, by_clock(partial(registry.closed_months.close, month, actor=ACTOR))[1])
+        month = (month + timedelta(days=32)).replace(day=1)
+    print(f"a month closes in {most:.2f} s at most", flush=True)
     registry.close()
 
 

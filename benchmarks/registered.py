@@ -88,7 +88,7 @@ def load(url: str, *, hosts: int, running: int, larger: int = 1) -> Loaded:
         loaded = Loaded(url, tuple(tenants), tuple(types[name] for name in NAMES))
         capacity = larger * _capacities(hosts)
         host_ids = _insert_hosts(connection, capacity)
-        type_of, host_of = _spread(capacity, running)
+        type_of, host_of = spread_vms(capacity, running)
         vms = _insert_requests(connection, loaded, type_of, state="placed")
         _insert_assignments(connection, loaded, vms, [host_ids[host] for host in host_of], number)
     tidy(url)
@@ -161,10 +161,16 @@ def _capacities(hosts: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.column_stack([sizes[:, 0], sizes[:, 1] * 1024, np.full(hosts, DISK_GIB)])
 
 
-def _spread(
+def spread_vms(
     capacity: np.ndarray[Any, np.dtype[np.int64]], vms: int
 ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], list[int]]:
-    """Return the type and host of ``vms`` VMs; the hosts take them in turn."""
+    """Return the type and host of ``vms`` VMs; the hosts take them in turn.
+
+    Raises
+    ------
+    ValueError
+        If the hosts have no room for so many.
+    """
     rng = np.random.default_rng(4)
     free = capacity.copy()
     type_of: list[int] = []
@@ -172,6 +178,10 @@ def _spread(
     while len(host_of) < vms:
         drawn = rng.choice(len(AMOUNTS), len(free), p=OFTEN)
         fits = np.flatnonzero((free >= AMOUNTS[drawn]).all(axis=1))[: vms - len(host_of)]
+        if not len(fits) and not (free[:, None] >= AMOUNTS).all(axis=2).any():
+            raise ValueError(
+                f"{vms} VMs do not fit on {len(free)} hosts: {len(host_of)} do; give more hosts"
+            )
         free[fits] -= AMOUNTS[drawn[fits]]
         type_of += drawn[fits].tolist()
         host_of += fits.tolist()
