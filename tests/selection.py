@@ -47,7 +47,9 @@ ON_BOTH_DATABASES: Final = {
     "registry/rounds/known_hosts.py": ("tests/integration/registry/test_known_hosts.py",),
     "registry/tasks/assignments.py": ("tests/integration/ledger/test_claims.py",),
     "registry/tenancy/quota_use.py": ("tests/integration/registry/test_quotas.py",),
+    "registry/usage/closed_months.py": ("tests/integration/usage/test_closed_months.py",),
     "registry/usage/daily_usage.py": ("tests/integration/usage/test_usage.py",),
+    "registry/usage/prices.py": ("tests/integration/usage/test_costs.py",),
 }
 _BOTH: Final = {each for tests in ON_BOTH_DATABASES.values() for each in tests}
 #: A module of tests that imports one of these tries locks and races, which differ by database too.

@@ -5,13 +5,18 @@ from __future__ import annotations
 import threading
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
 
+from controller.control_center.purge import Purger
 from controller.session.closed_usage import verify_entries
 from controller.session.json_shapes import ProofError
 from registry import ConflictError, InvalidError, Registry, UnknownNameError
+from registry.admin import Periods
+from registry.rounds import HeadSigner, PrivateKey, write_private_key
 from registry.tenancy import MoveTo
 from registry.usage import ClosedEntry
 from tests.integration.usage.site import DAY, START, Site, all_events, stored, sums_of
@@ -26,6 +31,7 @@ from tests.register import (
     place,
     remove_vm,
     run_vm,
+    take_lease,
 )
 
 MARCH, APRIL, MAY = (date(2020, month, 1) for month in (3, 4, 5))
@@ -221,6 +227,63 @@ def test_a_signature_is_added_once(ended: Registry, raw: RawSql) -> None:
     raw.run("UPDATE closed_usage SET signed_by = 'k', signature = 's'")
     with pytest.raises(REFUSED, match="immutable"):
         raw.run("UPDATE closed_usage SET signed_by = NULL, signature = NULL")
+
+
+def test_the_leading_control_centre_signs_what_is_not_signed(
+    ended: Registry, tmp_path: Path
+) -> None:
+    close(ended, MARCH)
+    lease = take_lease(ended)
+    purger = Purger(ended, lambda: lease, Periods(rounds_days=36_500), interval_s=1)
+    purger.sign_closed_months()  # it has no signer
+    ended.rounds.signer = HeadSigner(tmp_path / "key.pem")
+    purger.sign_closed_months()  # the site has no key
+    private, other = PrivateKey.generate(), PrivateKey.generate()
+    ended.site_keys.add(private.public_key, instead_of=None, actor=ACTOR)
+    purger.sign_closed_months()  # the file is missing
+    write_private_key(tmp_path / "key.pem", other)
+    purger.sign_closed_months()  # the file has another key
+    assert verify_entries(documents(ended)).signed_to == 0
+
+    (tmp_path / "key.pem").unlink()
+    write_private_key(tmp_path / "key.pem", private)
+    purger.sign_closed_months()
+    close(ended, APRIL)
+    signed = documents(ended)
+
+    found = verify_entries(signed, keys=[private.public_key])
+    assert (found.signed_to, found.signed_by) == (1, private.public_key)
+    with pytest.raises(ProofError, match="none of the site's"):
+        verify_entries(signed, keys=[other.public_key])
+    with pytest.raises(ProofError, match="newest entry is not signed"):
+        verify_entries(signed, pinned=private.public_key)
+    purger.sign_closed_months()
+    assert verify_entries(documents(ended), pinned=private.public_key).signed_to == 2
+
+
+@pytest.mark.parametrize("change", ["swap", "drop", "cost", "foreign signature"])
+def test_a_forged_document_is_not_verified(ended: Registry, change: str) -> None:
+    close(ended, MARCH)
+    close(ended, APRIL)
+    entries: list[Any] = documents(ended)
+    key = PrivateKey.generate()
+    match change:
+        case "swap":
+            entries.reverse()
+        case "drop":
+            del entries[-1]
+        case "cost":
+            line = next(
+                line
+                for leaf in entries[0]["leaves"]
+                for line in leaf["lines"]
+                if line["cost"] is not None
+            )
+            line["cost"] = "0.01"
+        case _:
+            entries[0]["signed"] = {"key": key.public_key, "signature": "00" * 64}
+    with pytest.raises(ProofError):
+        verify_entries(entries, keys=[key.public_key])
 
 
 @pytest.mark.parametrize(

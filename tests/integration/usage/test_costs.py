@@ -10,10 +10,13 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from registry import ConflictError, InvalidError, NotFoundError, Registry, UnknownNameError
 from registry.audit import Event
 from registry.usage import Price
+from registry.usage.costs import line_cost
 from tests.integration.usage.site import (
     DAY,
     START,
@@ -26,7 +29,7 @@ from tests.integration.usage.site import (
     us,
 )
 from tests.raw_sql import RawSql
-from tests.register import ACTOR, a_cluster, add_request, place, run_vm
+from tests.register import ACTOR, a_cluster, add_request, add_vm_type, place, run_vm
 
 MARCH = date(2020, 3, 1)
 
@@ -212,6 +215,34 @@ def test_costs_have_the_places_of_the_currency(running: Registry) -> None:
         shown[usage.currency] = str(usage.cost)
 
     assert shown == {"EUR": "0.01", "JPY": "0", "KWD": "0.012", "credits": "0.0125"}
+
+
+def test_the_revisions_of_a_type_are_one_line(priced: Registry, raw: RawSql) -> None:
+    (host,) = a_cluster(priced)
+    add_vm_type(priced, "larger", vcpus=2)
+    for vm_type in ("small", "larger"):
+        asked = add_request(priced, vm_type=vm_type)
+        (key,) = place(priced, asked, priced.hosts.get(host.name)).assignment_ids
+        run_vm(priced, key)
+    raw.run("UPDATE vm_types SET name = 'small', revision = 2 WHERE name = 'larger'")
+    raw.run("UPDATE assignments SET created_at = ?, activated_at = ?", *[stored(START)] * 2)
+    set_price(priced, "vms", "0.005", date(2020, 1, 1), "small")
+
+    # Two lines of half a cent would cost nothing.
+    assert cost(priced, START, START + timedelta(hours=1)) == Decimal("0.01")
+
+
+@given(
+    charged=st.integers(0, 10**24),
+    price=st.decimals(0, 10**9, places=15),
+    minor_digits=st.integers(0, 6),
+)
+@example(charged=3_600_000_000, price=Decimal("0.005"), minor_digits=2)
+@example(charged=3_600_000_000, price=Decimal("0.015"), minor_digits=2)
+def test_a_line_is_rounded_half_to_even(charged: int, price: Decimal, minor_digits: int) -> None:
+    exact = Fraction(price) * charged * 10**minor_digits / 3_600_000_000
+
+    assert line_cost(charged, price, minor_digits) == half_even(exact)
 
 
 # ---- the list ------------------------------------------------------------------------------------
