@@ -40,7 +40,7 @@ from registry.usage.usage import ADDED_AFTER, is_due, month_period, read_lines
 
 MAX_COST: Final = Decimal(1_000_000_000_000)
 #: The most entries of a page: each has the lines of a month.
-_MAX_PAGE: Final = 12
+_MAX_PAGE: Final = 4
 _SALT_BYTES: Final = 32
 #: Signs number and link with the site's present public key; None: it cannot.
 Sign = Callable[[int, str, str | None], EntrySignature | None]
@@ -115,7 +115,7 @@ class ClosedMonths:
     ) -> Page[ClosedEntry]:
         """Return a page of entries, newest first, with all leaves or the contents of a tenant's.
 
-        A page has 12 entries at most.
+        A page has 4 entries at most.
         """
         limit = min(check_limit(limit), _MAX_PAGE)
         query = select(closed_usage).order_by(closed_usage.c.number.desc()).limit(limit + 1)

@@ -106,7 +106,7 @@ def list_closed_months(
 ) -> Page[ClosedEntry]:
     """List closed months and corrections, newest first, as a chain of digests.
 
-    A tenant sees the contents of its own leaves, and the digests of the others. A page has 12
+    A tenant sees the contents of its own leaves, and the digests of the others. A page has 4
     entries at most. `fuga usage verify` verifies the chain.
     """
     return registry.closed_months.list(
