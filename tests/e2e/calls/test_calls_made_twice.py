@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -206,6 +207,26 @@ def _cancel_what_if(api: Api) -> Call:
     return Call(path=f"/v1/what-ifs/{what_if.json()['id']}/cancel", one="what_if_state events")
 
 
+def _price(api: Api) -> Call:
+    api.registry.prices.set_currency("EUR", actor="operator")
+    body = {"resource": "vcpus", "price": "0.5", "since": "2020-01-01"}
+    return Call(path="/v1/prices", body=body, other=body | {"price": "1"}, one="prices")
+
+
+def _close_month(_: Api) -> Call:
+    body, other = ({"month": month} for month in ("2020-01", "2020-02"))
+    return Call(path="/v1/usage/months", body=body, other=other, one="closed_usage")
+
+
+def _correct_month(api: Api) -> Call:
+    api.registry.prices.set_currency("EUR", actor="operator")
+    api.registry.closed_months.close(date(2020, 1, 1), actor="operator")
+    body = {"month": "2020-01", "tenant": "a", "cost": "-1", "reason": "test"}
+    return Call(
+        path="/v1/usage/corrections", body=body, other=body | {"cost": "1"}, one="closed_usage"
+    )
+
+
 def _plain(
     path: str, body: Any, one: str, *, by: str = "operator", **other: Any
 ) -> Callable[[Api], Call]:
@@ -236,6 +257,7 @@ CALLS: Final[Mapping[str, Callable[[Api], Call]]] = MappingProxyType(
         "/v1/plans": _plain("plans", {"kind": "repair"}, "plans", approve=True),
         "/v1/plans/{id}/approve": _approve,
         "/v1/plans/{id}/cancel": _cancel_plan,
+        "/v1/prices": _price,
         "/v1/requests": _plain(
             "requests", {"vm_type": "small", "count": 2}, "requests", by="tenant_a", count=3
         ),
@@ -271,6 +293,8 @@ CALLS: Final[Mapping[str, Callable[[Api], Call]]] = MappingProxyType(
         ),
         "/v1/tenants": _plain("tenants", {"name": "c"}, "tenants", weight=2),
         "/v1/tokens": _plain("tokens", {"role": "operator", "name": "t"}, "tokens", ttl_s=60),
+        "/v1/usage/corrections": _correct_month,
+        "/v1/usage/months": _close_month,
         "/v1/vm-types": _plain(
             "vm-types",
             {"name": "c", "resources": {"vcpus": 1, "memory_mib": 1}},
