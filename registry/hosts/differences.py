@@ -124,7 +124,8 @@ class Differences:
                 raise ConflictError(f"host {host} has no difference {difference} of {subject}")
             if found.on_confirmation is None:
                 raise ConflictError(
-                    f"{difference} of {subject} on host {host} needs no word: {found.action}"
+                    f"{difference} of {subject} on host {host} is not repaired by a word:"
+                    f" {found.why}; {found.action}"
                 )
             now = db_now(connection)
             data = {"name": host, "difference": difference.value, "subject": subject}
@@ -143,9 +144,6 @@ class Differences:
                     )
                 end_missing_vms(connection, [row], now=now, actor=actor)
             elif difference == Difference.ANOTHER_MACHINE:
-                _check_machine_is_free(connection, at)
-                if why := other_address_of_machine(connection, key):
-                    raise ConflictError(f"host {host} is given no other machine: {why}")
                 uuid = at.found_machine_uuid
                 taken = {
                     "machine_uuid": None if uuid == NO_UUID else uuid,
@@ -221,7 +219,11 @@ def _host_differences(
         what = other_machine_message(
             host.machine_uuid, host.found_machine_uuid, host.machine_name, host.found_machine_name
         )
-        yield _new_difference(host, Difference.ANOTHER_MACHINE, host.found_machine_uuid, what)
+        found = _new_difference(host, Difference.ANOTHER_MACHINE, host.found_machine_uuid, what)
+        why = _owner_of_machine(connection, host) or other_address_of_machine(connection, host.id)
+        if why is not None:
+            found = replace(found, remedy=Remedy.NOTE, why=why, on_confirmation=None)
+        yield found
         return
     if host.same_machine_as is not None:
         what = f"machine {host.machine_uuid} is host {host.same_machine_as}"
@@ -440,17 +442,18 @@ def _new_difference(
     )
 
 
-def _check_machine_is_free(connection: Connection, host: Host) -> None:
-    """Raise `ConflictError` if the machine belongs to another host."""
+def _owner_of_machine(connection: Connection, host: Host) -> str | None:
+    """Return text that the machine at a host's address is another host, with advice, or None."""
     assert host.found_machine_uuid is not None  # noqa: S101 - it is the difference
-    taken = host_with_machine(
+    owner = host_with_machine(
         connection, host.found_machine_uuid, host.found_machine_name, apart_from=host.id
     )
-    if taken is not None:
-        raise ConflictError(
-            f"machine {host.found_machine_uuid}, which answers at the address of host"
-            f" {host.name}, is host {taken}: give host {host.name} its own address again"
-        )
+    if owner is None:
+        return None
+    return (
+        f"machine {host.found_machine_uuid}, which answers at the address of host {host.name}, is"
+        f" host {owner}: give host {host.name} its own address again"
+    )
 
 
 def _check_domain_is_off(connection: Connection, host: Host, found: HostDifference) -> None:

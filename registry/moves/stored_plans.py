@@ -27,6 +27,8 @@ _HAS_FAILED: Final = plan_moves.c.refused.is_not(None) | moves.c.state.in_(
     [MoveState.FAILED.value, MoveState.CANCELLED.value]
 )
 
+_HAS_MOVED: Final = moves.c.state == MoveState.MOVED.value
+
 #: The remains on the source are removed once the host answers; the plan does not wait for that.
 _LEAVES: Final = and_(
     func.coalesce(assignments.c.state, "") == AssignmentState.LEAVING.value,
@@ -53,6 +55,7 @@ def read_plans(connection: Connection, which: ColumnElement[bool]) -> list[Plan]
             func.sum(case((_IS_OVER, 1), else_=0)).label("ended"),
             func.sum(case((_HAS_FAILED, 1), else_=0)).label("failed"),
             func.sum(plan_moves.c.transfer_mib).label("transfer_mib"),
+            func.sum(case((_HAS_MOVED, plan_moves.c.transfer_mib), else_=0)).label("moved_mib"),
         )
         .outerjoin(moves, moves.c.id == plan_moves.c.move_id)
         .join(plans, plans.c.id == plan_moves.c.plan_id)
@@ -123,6 +126,9 @@ def vms_following(
 
 def _to_plan(row: Row[Any], tally: Row[Any] | None) -> Plan:
     """Return the record of a plan from its row and the counts of its moves."""
+    moved_mib = 0
+    if tally is not None:
+        moved_mib = int(tally.transfer_mib if row.ended_at is None else tally.moved_mib)
     return record_of(
         Plan,
         row,
@@ -131,6 +137,6 @@ def _to_plan(row: Row[Any], tally: Row[Any] | None) -> Plan:
         waves=tally.waves if tally else 0,
         ended=int(tally.ended) if tally else 0,
         failed=int(tally.failed) if tally else 0,
-        moved_gib=float(tally.transfer_mib) / 1024 if tally else 0.0,
+        moved_gib=moved_mib / 1024,
         effect=effect_text(row.kind, row.before, row.after),
     )

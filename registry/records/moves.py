@@ -157,7 +157,7 @@ class Plan:
     waves: int
     ended: int  #: moves that are over or were refused
     failed: int  #: how many of the ended moves failed
-    moved_gib: float
+    moved_gib: float  #: by all its moves; once the plan ended, by those that moved
     gain: float | None  #: gain of the potential by balancing or packing
     effect: str | None  #: effect of balancing or packing, better and worse, in one sentence
     cut: bool

@@ -103,13 +103,13 @@ class Fencing:
 
     @retry_on_rollback
     def request(self, name: str, *, actor: str) -> None:
-        """Request the fencing of one host, whatever its labels say, unless it is pending or done.
+        """Request the fencing of one host, whatever its labels say, unless it is pending.
 
         Raises
         ------
         ConflictError
-            If the host is not down, nothing says how to fence it, or its machine or its VMs are
-            seen elsewhere.
+            If the host is not down, counts as off already, nothing says how to fence it, or its
+            machine or its VMs are seen elsewhere.
         """
         with self._database.write() as connection:
             host = _lock_down_host(connection, name, "fenced")
@@ -118,6 +118,13 @@ class Fencing:
             if why := _why_not_off(connection, host.id):
                 raise ConflictError(f"host {name} cannot be fenced: {why}")
             row = fence_row(connection, host.id)
+            if row is not None and row.state == FenceState.FENCED.value:
+                raise ConflictError(
+                    f"host {name} counts as off since {row.fenced_at:%Y-%m-%d %H:%M:%S} UTC, when"
+                    " its command succeeded or an operator confirmed it: its VMs are placed"
+                    " elsewhere, and the command is not run again. If it is on all the same,"
+                    " switch it off yourself"
+                )
             if row is None or row.state == FenceState.FAILED.value:
                 _request_fence(connection, host, now=db_now(connection), actor=actor)
 

@@ -306,6 +306,8 @@ def _print_measures(plan: Mapping[str, Any]) -> None:
         for how in [(key, form)]
     ]
     echo("")
+    if plan["failed"] and plan["ended_at"]:
+        echo(f"As proposed; {plan['failed']} of {plan['moves']} moves failed:")
     columns = (field("measure"), field("before", right=True), field("after", right=True))
     print_table(columns, rows, empty="")
     if plan["gain"] is not None:

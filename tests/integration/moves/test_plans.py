@@ -189,6 +189,8 @@ def test_a_move_that_is_refused_by_then_is_told_and_the_others_go_on(
     [refused] = [each for each in world.registry.plans.moves(plan.id) if each.refused]
     assert refused.vm_id == first.id
     assert "moves=never" in str(refused.refused)
+    moved = [each for each in world.registry.plans.moves(plan.id) if not each.refused]
+    assert done.moved_gib == sum(each.transfer_mib for each in moved) / 1024 > 0
     assert world.runs(first) == ["h1"]
     assert world.runs(second) != ["h1"]
 

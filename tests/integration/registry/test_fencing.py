@@ -23,7 +23,7 @@ from registry import (
     StaleEpochError,
     VmDesiredEvent,
 )
-from registry.hosts import Difference, DomainReport, Host
+from registry.hosts import Difference, DomainReport, Host, Remedy
 from registry.ledger.failure_policy import FailurePolicy, failure_policy_of, is_replaced
 from registry.rounds import Lease
 from tests.raw_sql import RawSql
@@ -230,6 +230,8 @@ def test_vms_of_a_fenced_host_are_decided_again_and_nothing_is_held_there(
     assert register.fencing.record_success(order) == 1
 
     assert fence_state(register) == FenceState.FENCED
+    with pytest.raises(ConflictError, match=r"h1 counts as off since .* switch it off yourself"):
+        register.fencing.request("h1", actor=ACTOR)
     assert register.assignments.state(running) == AssignmentState.RELEASED
     assert register.vms.get(vm.id).observed == "absent"
     assert {each.committed for each in register.hosts.get("h1").inventories} == {0}
@@ -608,7 +610,10 @@ def test_a_host_whose_machine_answers_at_another_hosts_address_is_not_taken_for_
     with pytest.raises(ConflictError, match=r"cannot be retired: .* names those"):
         register.hosts.change_admin("h1", HostAdminEvent.RETIRE, actor=ACTOR)
     if "h1" in leads_to:
-        with pytest.raises(ConflictError):
+        [found] = register.differences.list("h1")
+        assert (found.remedy, found.on_confirmation) == (Remedy.NOTE, None)
+        assert f"is host {leads_to['h1']}: give host h1 its own address again" in found.why
+        with pytest.raises(ConflictError, match="is not repaired by a word"):
             register.differences.repair(
                 "h1", Difference.ANOTHER_MACHINE, MACHINES[leads_to["h1"]], actor=ACTOR
             )
@@ -672,7 +677,7 @@ def test_a_host_whose_machine_answers_at_another_hosts_address_is_given_no_new_o
     with pytest.raises(AnotherMachineError):
         come_back(register, name="h1", machine=unknown)
 
-    with pytest.raises(ConflictError, match=r"no other machine: .* at the address of host h2"):
+    with pytest.raises(ConflictError, match=r"by a word: .* at the address of host h2"):
         register.differences.repair("h1", Difference.ANOTHER_MACHINE, unknown, actor=ACTOR)
 
     exchanged(h2="h2")

@@ -285,6 +285,7 @@ export function PlanView({ id }: { id: string }) {
       <LetIn plan={plan} />
       {plan.before && (
         <Panel title="Before and after">
+          {plan.ended_at && plan.failed > 0 && <p>As proposed; {plan.failed} of {plan.moves} moves failed.</p>}
           <div class="scrolls" tabIndex={0} role="region" aria-label="Measures">
           <table class="measures">
             <thead>

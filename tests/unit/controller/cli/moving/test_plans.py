@@ -114,18 +114,15 @@ def test_no_useful_move_says_that_vms_rest_and_waves_count_from_one(
     api: HttpApi,  # noqa: F811
     fuga: Fuga,  # noqa: F811
 ) -> None:
-    plan = {
-        "id": PLAN_ID,
-        "kind": "balance",
-        "state": "proposed",
-        "last_error": None,
-        "admitted": None,
-        "not_moved": [],
-        "before": {"potential": 1.0, "resting": 2},
-        "after": {"potential": 1.5},
-        "gain": 0.5,
-        "effect": "Better: much. Worse: nothing.",
-    }
+    plan = a_plan(
+        kind="balance",
+        state="proposed",
+        ended_at=None,
+        before={"potential": 1.0, "resting": 2},
+        after={"potential": 1.5},
+        gain=0.5,
+        effect="Better: much. Worse: nothing.",
+    )
     move = {
         "wave": 0,
         "vm_name": "a",
