@@ -36,21 +36,25 @@ def add_host_addresses(
 ) -> Guard:
     """Return a guard that also closes the host's addresses on its libvirt networks.
 
-    Addresses on the guest's own networks become services. ``sources`` holds kind and name of each
-    of those networks.
+    The broadcast addresses of these networks are closed, too, but for guests that may send
+    broadcasts there. Addresses on the guest's own networks become services. ``sources`` holds
+    kind and name of each of those networks.
     """
     if not guard.filtered or conn.getType() == "TEST":
         return guard
     services, closed = list(guard.services), list(guard.closed)
     for network in _active_networks(conn):
+        bridge = network.find("bridge")
+        names = {("network", network.findtext("name"))}
+        if bridge is not None:
+            names.add(("bridge", bridge.get("name")))
+        is_own = not names.isdisjoint(sources)
         for address in network_filters.addresses_of(network):
-            closed.append(address)
-            bridge = network.find("bridge")
-            names = {("network", network.findtext("name"))}
-            if bridge is not None:
-                names.add(("bridge", bridge.get("name")))
-            if not names.isdisjoint(sources):
-                services.append(address)
+            closed.append(str(address.ip))
+            if is_own:
+                services.append(str(address.ip))
+            if guard.isolated or not is_own:  # it is an address of the host, too
+                closed.append(str(address.network.broadcast_address))
     merged = network_filters.collapse_networks(closed)
     if len(merged) > MAX_CLOSED_NETWORKS:
         raise OperationFailedError(

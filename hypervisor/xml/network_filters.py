@@ -84,6 +84,9 @@ _ISOLATED: Final[Sequence[_Rule]] = (
     _drop_rule("out", -900, "mac", dstmacaddr=ISOLATED_MACS, dstmacmask=_BLOCK_MASK),
     _drop_rule("in", -900, "mac", srcmacaddr=ISOLATED_MACS, srcmacmask=_BLOCK_MASK),
     *(_drop_rule("out", -800, "ip", dstmacaddr=group, dstmacmask=_OF_GROUP) for group in _GROUPS),
+    # Hosts take packets to these addresses for their own, whatever MAC the frame is for.
+    _drop_rule("out", -800, "ip", dstipaddr=_TO_ALL),
+    _drop_rule("out", -800, "ip", dstipaddr="224.0.0.0", dstipmask="240.0.0.0"),
 )
 
 
@@ -280,10 +283,12 @@ def filter_obstacle(network: ET.Element) -> str | None:
     return None
 
 
-def addresses_of(network: ET.Element) -> tuple[str, ...]:
-    """Return the host's IPv4 addresses on a libvirt network."""
+def addresses_of(network: ET.Element) -> tuple[ipaddress.IPv4Interface, ...]:
+    """Return the host's IPv4 addresses on a libvirt network, each with its prefix."""
     return tuple(
-        each.get("address", "")
+        ipaddress.IPv4Interface(
+            f"{each.get('address')}/{each.get('netmask') or each.get('prefix') or 32}"
+        )
         for each in network.iterfind("ip")
         if each.get("family", "ipv4") == "ipv4" and each.get("address")
     )
