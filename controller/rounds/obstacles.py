@@ -26,6 +26,7 @@ from registry.rounds import ClusterView, RequestView, VmGroupView
 MAX_REQUEST_KINDS: Final = 1_000
 #: The obstacle of hosts in backoff after failed builds; also the reason of requests waiting for it.
 FAILED_BUILDS: Final = "failed_builds"
+CLOSED_TO_IT: Final = "closed_to_it"
 #: Obstacles that belong to the request, not to hosts.
 REQUEST_OBSTACLES: Final = frozenset({"quota"})
 #: Number of host names shown to operators for an obstacle.
@@ -43,7 +44,8 @@ class PlacementObstacle:
     #: amount that the nearest host lacks, or that the quota or the addresses lack
     missing: int | None = None
     only_hosts: tuple[str, ...] = field(default=())  #: some hosts of ``only``, for operators
-    until: datetime | None = None  #: for ``failed_builds``: the time of the first retry
+    #: for ``failed_builds`` and ``closed_to_it``: the time of the first retry
+    until: datetime | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the obstacle as JSON values."""
@@ -66,6 +68,7 @@ class _HostObstacle:
     what: str | None
     hosts: BoolArray
     missing: int | None = None
+    until: datetime | None = None
 
 
 class Obstacles:
@@ -150,7 +153,8 @@ class Obstacles:
 
     def has_only_failed_builds(self, row: int) -> bool:
         """Return whether failed builds are the only obstacle on some hosts."""
-        return any(each.kind == FAILED_BUILDS and each.only for each in self.obstacles_of(row))
+        kinds = {FAILED_BUILDS, CLOSED_TO_IT}
+        return any(each.kind in kinds and each.only for each in self.obstacles_of(row))
 
     def _find_obstacles(
         self,
@@ -222,7 +226,7 @@ class Obstacles:
             until=(
                 self._first_retry_at(only if only.any() else against.hosts)
                 if against.kind == FAILED_BUILDS
-                else None
+                else against.until
             ),
         )
 
@@ -259,7 +263,7 @@ class Obstacles:
         """Yield obstacles by the state of hosts: failed builds, networks, groups, lack of room."""
         if request.failed_on:
             there = self._host_mask(request.failed_on) & ~self._failing
-            yield _HostObstacle("closed_to_it", None, there)
+            yield _HostObstacle(CLOSED_TO_IT, None, there, until=request.retry_at)
         if request.network is not None:
             network = request.network
             yield _HostObstacle("network", network.network, self._host_mask(network.without))
@@ -325,7 +329,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "zone": "room on {hosts} outside zone {what}",
     "no_zone": "room on {hosts} in no zone",
     "not_named": "room on {hosts} other than those that it names",
-    "closed_to_it": "room on {hosts} where its builds failed recently",
+    CLOSED_TO_IT: "room on {hosts} where its builds failed recently, until {until} at least",
     "network": "room on {hosts} that network {what} does not reach",
     "no_address": "more free addresses in network {what} ({missing}): room is on {hosts}",
     "quota": "{missing} more in the quota on {what}: room is on {hosts}",

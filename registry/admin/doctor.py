@@ -461,6 +461,20 @@ def _check_reservations(connection: Connection) -> Iterator[str]:
         yield f"room is kept for reservation {key} on host {host}, which is gone"
 
 
+def _check_fence_targets(connection: Connection) -> Iterator[str]:
+    """Yield a sentence for each fence target of several hosts, which earlier releases accepted."""
+    target = func.lower(hosts.c.fence_target)
+    query = (
+        select(target, func.min(hosts.c.name), func.max(hosts.c.name))
+        .where(hosts.c.fence_target.is_not(None), hosts.c.admin != HostAdmin.RETIRED.value)
+        .group_by(target)
+        .having(func.count() > 1)
+        .order_by(target)
+    )
+    for found, one, other in connection.execute(query):
+        yield f"hosts {one} and {other} have one fence target, {found}: neither is fenced"
+
+
 #: Checks of live rows that need one or two statements.
 _WHOLE: Final[Sequence[Callable[[Connection], Iterable[str]]]] = (
     _check_triggers,
@@ -473,5 +487,6 @@ _WHOLE: Final[Sequence[Callable[[Connection], Iterable[str]]]] = (
     check_addresses,
     check_isolation,
     check_subnets,
+    _check_fence_targets,
     _check_reservations,
 )

@@ -219,11 +219,11 @@ def _host_differences(
         what = other_machine_message(
             host.machine_uuid, host.found_machine_uuid, host.machine_name, host.found_machine_name
         )
-        found = _new_difference(host, Difference.ANOTHER_MACHINE, host.found_machine_uuid, what)
+        other = _new_difference(host, Difference.ANOTHER_MACHINE, host.found_machine_uuid, what)
         why = _owner_of_machine(connection, host) or other_address_of_machine(connection, host.id)
         if why is not None:
-            found = replace(found, remedy=Remedy.NOTE, why=why, on_confirmation=None)
-        yield found
+            other = replace(other, remedy=Remedy.NOTE, why=why, on_confirmation=None)
+        yield other
         return
     if host.same_machine_as is not None:
         what = f"machine {host.machine_uuid} is host {host.same_machine_as}"

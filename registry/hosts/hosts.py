@@ -54,6 +54,7 @@ from registry.hosts.validation import (
     checked_fields,
     checked_host_labels,
     inventory_rows,
+    refuse_taken_fence_target,
 )
 from registry.lifecycle import HostAdmin, HostAdminEvent
 from registry.records.hosts import Host, HostMap, HostReport, Miss, MissPolicy, NewHost
@@ -85,6 +86,7 @@ class Hosts:
             if taken is not None:
                 field = "name" if taken.name == new.name else "uri"
                 raise DuplicateError("host", field, getattr(new, field), of=taken.name)
+            refuse_taken_fence_target(connection, values["fence_target"], key)
             now = db_now(connection)
             try:
                 connection.execute(insert(hosts).values(id=key, created_at=now, **values))
@@ -211,6 +213,7 @@ class Hosts:
                 credential=credential,
                 ssh_host_keys=ssh_host_keys,
             )
+            refuse_taken_fence_target(connection, values.get("fence_target"), key)
             if values:
                 try:
                     connection.execute(update(hosts).where(hosts.c.id == key).values(**values))

@@ -7,6 +7,9 @@ from enum import Enum, auto
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import Connection, func, select
+
+from registry.db.locks import take_advisory_lock
 from registry.db.names import (
     MAX_AMOUNT,
     MAX_RATIO_THOUSANDTHS,
@@ -17,7 +20,7 @@ from registry.db.names import (
 )
 from registry.db.row_conversion import row_of
 from registry.db.schema import hosts
-from registry.errors import InvalidError
+from registry.errors import ConflictError, InvalidError
 from registry.hosts.machine_names import machine_label_of
 from registry.hosts.uris import HostAccessMethod, access_method_of
 from registry.ledger.shared_disks import shared_pool_of
@@ -117,6 +120,35 @@ def checked_fence_target(target: str | None) -> str | None:
             "fence_target", target, "1 to 255 printable characters, the first of them no -"
         )
     return target
+
+
+def host_with_fence_target(connection: Connection, target: str, *, apart_from: UUID) -> str | None:
+    """Return the name of another host that is not retired with a fence target, in any case."""
+    query = (
+        select(hosts.c.name)
+        .where(
+            hosts.c.id != apart_from,
+            hosts.c.admin != HostAdmin.RETIRED.value,
+            func.lower(hosts.c.fence_target) == target.lower(),
+        )
+        .order_by(hosts.c.name)
+        .limit(1)
+    )
+    return connection.scalars(query).one_or_none()
+
+
+def refuse_taken_fence_target(connection: Connection, target: str | None, host_id: UUID) -> None:
+    """Raise `ConflictError` if another host has a fence target: its machine would be fenced."""
+    if target is None:
+        return
+    take_advisory_lock(connection, "fence targets")
+    owner = host_with_fence_target(connection, target, apart_from=host_id)
+    if owner is not None:
+        raise ConflictError(
+            f"fence target {target} is that of host {owner}: to fence one of both would switch the"
+            " other one off. Give each host a target of its own; of a device for several, with"
+            " the host's outlet in it"
+        )
 
 
 def inventory_rows(key: UUID, new: NewHost, names: Sequence[str]) -> list[dict[str, Any]]:

@@ -138,6 +138,7 @@ class RequestView:
     rules: Rules = field(default_factory=Rules)
     spread: SpreadView | None = None  #: of a request that is spread over zones
     failed_on: tuple[UUID, ...] = ()  #: hosts where its builds failed, or its image had no room
+    retry_at: datetime | None = None  #: when the first of `failed_on` takes it again
     network: NetworkLimit | None = None
     shut_out: bool = False  #: its network lets none of its VMs be placed
     #: its VMs have disks there: a part of a request, of which another row may have the rest

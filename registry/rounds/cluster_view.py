@@ -374,6 +374,7 @@ def _request_views(
         in_question = and_(in_question, requests.c.max_count.is_not(None))
     demand = demands(connection)
     avoid: defaultdict[UUID, list[UUID]] = defaultdict(list)
+    retry_at: dict[UUID, datetime] = {}
     failures = (
         select(build_failures)
         .where(build_failures.c.avoid_until > now)
@@ -381,6 +382,8 @@ def _request_views(
     )
     for row in connection.execute(failures):
         avoid[row.request_id].append(row.host_id)
+        earliest = retry_at.get(row.request_id, row.avoid_until)
+        retry_at[row.request_id] = min(earliest, row.avoid_until)
     in_group = select(request_groups.c.group_id).where(request_groups.c.request_id == requests.c.id)
     rows = connection.execute(
         select(
@@ -422,6 +425,7 @@ def _request_views(
             hosts=tuple(row.hosts) if row.hosts is not None else None,
             avoid=tuple(avoid[row.id]),
             failed_on=tuple(avoid[row.id]),
+            retry_at=retry_at.get(row.id),
             age=row.slots,
             created_at=row.created_at,
             rules=rules_of(row, groups.get(row.id, {})) if _has_rules(row) else NO_RULES,

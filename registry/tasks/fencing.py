@@ -30,6 +30,7 @@ from registry.db.schema import (
 from registry.errors import ClaimLostError, ConflictError, NotFoundError
 from registry.hosts.machine_addresses import other_address_of_machine
 from registry.hosts.unaccounted_items import running_on_other_hosts
+from registry.hosts.validation import host_with_fence_target
 from registry.ledger.failure_policy import FailurePolicy, failure_policy_of, is_replaced
 from registry.ledger.fences import OPEN, change_fence, fence_row, is_being_fenced
 from registry.ledger.release import release_host
@@ -52,6 +53,10 @@ _ONLY_THERE: Final = (
     "on_failure=replace loses no disk, and the disks of its VMs are on this host alone: they wait"
     " for it. On a shared pool (label shared_pool=NAME) they would start elsewhere with their"
     " disks; on_failure=rebuild builds them anew from their images, and loses what they had written"
+)
+_SAME_TARGET: Final = (
+    "its fence target {target} is that of host {owner}, too, which may be on: give each a target of"
+    " its own (`fuga host set NAME --fence-target TARGET`)"
 )
 _NO_TARGET: Final = "it has no fence target: `fuga host set NAME --fence-target TARGET`"
 
@@ -171,7 +176,8 @@ class Fencing:
                 return None
             if not _is_silent(host) or host.admin == HostAdmin.RETIRED.value:
                 return None
-            if why := _why_not_off(connection, host_id):
+            why = _why_not_off(connection, host_id) or _why_other_is_fenced(connection, host)
+            if why is not None:
                 _retry_fencing_later(connection, row, host, why, now=now, actor=owner)
                 return None
             token = uuid4()
@@ -221,6 +227,15 @@ def _why_not_off(connection: Connection, host_id: UUID) -> str | None:
     if found := running_on_other_hosts(connection, host_id):
         return _RUNS_ELSEWHERE.format(found=found)
     return other_address_of_machine(connection, host_id)
+
+
+def _why_other_is_fenced(connection: Connection, host: Row[Any]) -> str | None:
+    """Return that a host's fence target would switch another host off; or None."""
+    target = host.fence_target
+    if target is None:
+        return None
+    owner = host_with_fence_target(connection, target, apart_from=host.id)
+    return None if owner is None else _SAME_TARGET.format(target=target, owner=owner)
 
 
 def _hosts_to_fence(connection: Connection, now: datetime) -> list[Row[Any]]:

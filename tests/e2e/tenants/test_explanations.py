@@ -117,6 +117,16 @@ def test_hosts_that_fail_builds_are_a_reason_of_their_own(
             "room on 1 host held back after failed builds, until 2999-01-01T00:00:00+00:00 at least"
         ]
 
+    raw.run("UPDATE hosts SET backoff_until = NULL, failed_builds = 0")
+    raw.run("UPDATE build_failures SET avoid_until = ?", far)
+    run_slot(api.registry, decider, 3)
+
+    waiting = explain(api.operator, failed)
+    assert (waiting["reason"], waiting["obstacles"][0]["kind"]) == ("failed_builds", "closed_to_it")
+    assert waiting["would_help"] == [
+        "room on 1 host where its builds failed recently, until 2999-01-01T00:00:00+00:00 at least"
+    ]
+
 
 def test_groups_and_spreads_are_reasons_too(api: Api, decider: PolicyProcess):
     add_host(api.registry, "h1", vcpus=4, labels=("zone=east",))

@@ -35,7 +35,8 @@ def world(register: Registry) -> MovingWorld:
 
 
 def label(world: MovingWorld, name: str, *labels: str) -> Host:
-    return world.registry.hosts.update(name, labels=labels, fence_target="bmc", actor=ACTOR)
+    target = f"bmc-{name}"
+    return world.registry.hosts.update(name, labels=labels, fence_target=target, actor=ACTOR)
 
 
 def disks(world: MovingWorld, host: str = "h1") -> set[str]:

@@ -214,6 +214,28 @@ def test_a_host_without_a_target_fails_and_says_what_is_missing(
     assert ask(register, lease) == ()  # not before a while has passed
 
 
+@pytest.mark.parametrize("target", ["bmc-1", "BMC-1"])
+def test_two_hosts_have_no_target_in_common(
+    register: Registry, lease: Lease, running: UUID, raw: RawSql, target: str
+) -> None:
+    with pytest.raises(ConflictError, match=r"fence target .* is that of host h1"):
+        register.hosts.update("h2", fence_target=target, actor=ACTOR)
+    with pytest.raises(ConflictError, match=r"fence target .* is that of host h1"):
+        add_host(register, "h9", fence_target=target)
+    register.hosts.update("h1", fence_target="bmc-1", labels=[REBUILD], actor=ACTOR)  # its own
+
+    raw.run(
+        f"UPDATE hosts SET fence_target = '{target}' WHERE name = 'h2'"
+    )  # of an earlier release
+    assert register.check() == ["hosts h1 and h2 have one fence target, bmc-1: neither is fenced"]
+    go_down(register)
+    ask(register, lease)
+    assert claim(register) is None
+    fence = register.hosts.get("h1").fence
+    assert fence is not None
+    assert "is that of host h2, too" in (fence.last_error or "")
+
+
 # ---- what comes of it -------------------------------------------------------
 
 
