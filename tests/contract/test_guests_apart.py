@@ -464,8 +464,10 @@ def via(mac: str, address: str = BEYOND) -> str:
 SENDINGS = {
     "limited broadcast": f"{BOX} ping -c 2 -W 1 -I eth0 255.255.255.255",
     "multicast": f"{BOX} ping -c 2 -W 1 -I eth0 224.0.0.1",
-    "limited broadcast in a frame to others": via(GROUP_MAC, "255.255.255.255"),
-    "multicast in a frame to others": via(GROUP_MAC, "224.0.0.1"),
+    "multicast in a frame to others": (
+        f"{via(GROUP_MAC, '10.78.0.99')}; {BOX} ip route replace 224.0.0.1/32 via 10.78.0.99;"
+        f" {BOX} ping -c 2 -W 1 224.0.0.1"
+    ),
     "a packet in a frame to all": via("ff:ff:ff:ff:ff:ff"),
     "ARP": f"{BOX} arping -c 2 -w 2 -I eth0 10.78.0.77",
     "ARP beyond the subnet": f"{BOX} arping -c 2 -w 2 -I eth0 172.17.0.77",

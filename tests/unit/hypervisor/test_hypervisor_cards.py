@@ -93,6 +93,9 @@ def test_names_of_filters_tell_their_rules_and_what_is_not_accepted_is_dropped()
         assert last.attrib == {"action": "drop", "direction": "inout", "priority": "1000"}
         assert len(last) == 0
     assert network_filters.FIXED.name != network_filters.BY_DHCP.name
+    # Frames to all that a Linux guest cannot send; other programs can.
+    for isolated in (network_filters.ISOLATED, network_filters.ISOLATED_BY_DHCP):
+        assert '<ip dstipaddr="255.255.255.255" /></rule>' in isolated.xml
     assert not network_filters.same_rules(
         ET.fromstring(network_filters.FIXED.xml), ET.fromstring(network_filters.BY_DHCP.xml)
     )
