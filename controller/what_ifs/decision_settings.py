@@ -21,6 +21,7 @@ def decision_from_settings(settings: ControllerSettings) -> dict[str, Any]:
         "parameters": dict(settings.policy_parameters),
         "slot_length_s": settings.slot_length_s,
         "budget_units": settings.budget_units,
+        "fairness_memory_s": settings.fairness_memory_s,
         "zone_policies": {name: zone.model_dump() for name, zone in settings.zone_policies.items()},
     }
 
@@ -53,5 +54,6 @@ def decision_from_round(
         "parameters": dict(newest.parameters),
         "slot_length_s": newest.slot_length_s,
         "budget_units": newest.budget_units,
+        "fairness_memory_s": 0 if newest.memory is None else newest.memory["half_life_s"],
         "zone_policies": zones,
     }

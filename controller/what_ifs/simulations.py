@@ -77,6 +77,7 @@ def _recording_spec(recording: Recording, name: str) -> RunSpec:
         zone_parameters={zone: its.parameters or {} for zone, its in zones.items()},
         slot_length_s=decided.slot_length_s,
         budget_units=decided.budget_units,
+        fairness_memory_s=decided.fairness_memory_s,
         began_at_s=recording.began_at_s,
         until_s=recording.length_s,
         ideal_every=max(1, int(slots / _IDEAL_SAMPLES)),
@@ -107,6 +108,8 @@ def _what_if_spec(
         _write_weights(Path(recording.tree), Path(fields["tree"]), changes["weights"])
     if changes["policy"] is not None:
         fields |= {"policy": changes["policy"], "parameters": changes["parameters"]}
+    if changes.get("fairness_memory_s") is not None:  # what-ifs of earlier versions have none
+        fields["fairness_memory_s"] = changes["fairness_memory_s"]
     return RunSpec(**fields)
 
 

@@ -112,6 +112,7 @@ class PastDecision:
     slot_length_s: float
     budget_units: int | None
     inputs: bytes | None  #: the stored inputs; None once they are purged
+    memory: Mapping[str, int] | None  #: of past holdings; None: they did not count
 
 
 #: Idle time after which a reader counts as gone.

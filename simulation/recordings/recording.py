@@ -99,6 +99,7 @@ class DecidedRounds:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     slot_length_s: float
     budget_units: int | None
+    fairness_memory_s: int = 0  #: half-life of past holdings; 0: they did not count
     zone_policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -164,6 +165,8 @@ class Recording:
         words += ["--policy", decided.policy, "--slot", f"{decided.slot_length_s:g}"]
         words += [word for parameter in self.parameters for word in ("-p", parameter)]
         words += ["--budget", str(decided.budget_units or 0)]
+        if decided.fairness_memory_s:
+            words += ["--fairness-memory", str(decided.fairness_memory_s)]
         words += ["--began-at", self.since, "--until", f"{self.length_s:.3f}"]
         return shlex.join(words)
 

@@ -88,6 +88,9 @@ def record_and_build_options(
         parameters=(*found.parameters, *options.parameters),
         slot_length_s=options.slot_length_s or found.decided.slot_length_s,
         budget=found.decided.budget_units or 0 if options.budget is None else options.budget,
+        fairness_memory_s=found.decided.fairness_memory_s
+        if options.fairness_memory_s is None
+        else options.fairness_memory_s,
         began_at_s=found.began_at_s,
         until_s=None if options.drain else found.length_s,
     )

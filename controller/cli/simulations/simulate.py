@@ -205,6 +205,16 @@ BudgetOption = Annotated[
         rich_help_panel=_HOW,
     ),
 ]
+FairnessMemoryOption = Annotated[
+    int | None,
+    typer.Option(
+        "--fairness-memory",
+        metavar="SECONDS",
+        help="Half-life of what tenants held before (default: 0, or live)",
+        min=0,
+        rich_help_panel=_HOW,
+    ),
+]
 GiveUpOption = Annotated[
     float | None,
     typer.Option(
@@ -319,6 +329,7 @@ def simulate_command(
     parameter: ParameterOption = None,
     sweep: SweepOption = None,
     budget: BudgetOption = None,
+    fairness_memory: FairnessMemoryOption = None,
     give_up: GiveUpOption = None,
     balance: BalanceOption = None,
     spare: SpareOption = None,
@@ -367,6 +378,7 @@ def simulate_command(
         parameters=tuple(parameter or ()),
         sweep=tuple(sweep or ()),
         budget=budget,
+        fairness_memory_s=fairness_memory,
         give_up_s=give_up,
         balance=balance,
         spare=spare,

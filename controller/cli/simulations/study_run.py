@@ -188,6 +188,7 @@ class SimulateOptions:
     parameters: Sequence[str]
     sweep: Sequence[str]
     budget: int | None  #: combinations of a round; 0: all; None: as rounds by default
+    fairness_memory_s: int | None = None  #: None: 0, or that of the live system
     give_up_s: float | None
     balance: str | None = None
     spare: str | None = None
@@ -222,6 +223,7 @@ class SimulateOptions:
             began_at_s=self.began_at_s,
             slot_length_s=_SLOT_LENGTH_S if self.slot_length_s is None else self.slot_length_s,
             budget_units=(_BUDGET_UNITS if self.budget is None else self.budget) or None,
+            fairness_memory_s=self.fairness_memory_s or 0,
             wait_at_most_s=self.give_up_s,
             moving=MoveOptions.from_options(
                 balance=self.balance,

@@ -97,6 +97,15 @@ def run_what_if(  # noqa: PLR0917 - options of a command line
         list[str] | None,
         typer.Option("--weight", metavar="TENANT=N", help="Weight of a tenant; repeatable"),
     ] = None,
+    fairness_memory: Annotated[
+        int | None,
+        typer.Option(
+            "--fairness-memory",
+            metavar="SECONDS",
+            help="Half-life of what tenants held before; 0: what they hold alone counts",
+            min=0,
+        ),
+    ] = None,
     wait: WaitOption = False,
     timeout: TimeoutOption = _TIMEOUT_S,
 ) -> None:
@@ -122,6 +131,8 @@ def run_what_if(  # noqa: PLR0917 - options of a command line
             name: _parse_float(name, value)
             for name, value in parse_pairs("--weight", weight).items()
         }
+    if fairness_memory is not None:
+        body["fairness_memory_s"] = fairness_memory
     what_if = session.api.post("what-ifs", body)
     if wait:
         print_what_if(session, _wait_until_ended(session, what_if, timeout))
@@ -186,6 +197,8 @@ def change_summary(changes: Mapping[str, Any]) -> str:
         parts.append(changes["policy"])
     if changes["weights"]:
         parts.append(", ".join(f"{name}={weight:g}" for name, weight in changes["weights"].items()))
+    if (memory_s := changes.get("fairness_memory_s")) is not None:
+        parts.append(f"fairness memory {memory_s} s")
     return "; ".join(parts)
 
 

@@ -54,6 +54,9 @@ class WhatIfInput(Input):
     weights: Annotated[dict[Name, Weight], Field(max_length=500)] = Field(
         default_factory=dict, description="Of tenants and groups."
     )
+    fairness_memory_s: Annotated[int, Field(ge=0, le=315_360_000)] | None = Field(
+        None, description="Half-life of what tenants held before; 0: only what they hold counts."
+    )
 
 
 class WhatIfCancelInput(Input):

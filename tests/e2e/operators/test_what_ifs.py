@@ -72,6 +72,22 @@ def test_more_hosts_let_in_what_waits(api: Api, decider: PolicyProcess):
     assert kinds == ["running", "finished"]
 
 
+@ON_ANY_DATABASE
+def test_a_memory_of_holdings_is_tried_before_it_is_switched_on(api: Api, decider: PolicyProcess):
+    hosts(api, 2)
+    add_request(api.registry, 40, name="batch")
+    run_slot(api.registry, decider)
+
+    asked = api.operator.post("/v1/what-ifs", json={"hours": 1, "fairness_memory_s": 21_600})
+    assert asked.status_code == 201, asked.text
+    over = until_over(api, asked.json()["id"])
+
+    assert over["state"] == "finished", over["last_error"]
+    assert over["arguments"]["fairness_memory_s"] == 21_600
+    before, after = (over["report"][name]["vms"] for name in ("as_it_is", "what_if"))
+    assert after == before  # one tenant alone
+
+
 def events_of(api: Api, key: str) -> list[Any]:
     query = {"subject": key}
     return list(api.operator.get("/v1/events", params=query).json()["items"])

@@ -68,10 +68,12 @@ def test_where_inputs_are_purged_settings_say_who_decides_in_zones():
         slot_length_s=60,
         budget_units=10,
         inputs=None,
+        memory={"half_life_s": 7200, "horizon_s": 60},
     )
 
     told = deciding_settings(newest, SETTINGS)
 
     assert (told.policy, told.parameters, told.slot_length_s) == ("fuga", {"eta": 3}, 60)
+    assert told.fairness_memory_s == 7200
     assert told.zone_policies == OF_SETTINGS
     assert told.source == "round 7, zones from the settings because its inputs are purged"

@@ -279,6 +279,7 @@ def test_the_command_that_replays_it_is_told(tmp_path: Path) -> None:
     decided = replace(
         DECIDED,
         parameters={"alpha": 2.5},
+        fairness_memory_s=7200,
         zone_policies={zone: {"policy": "slots", "parameters": {}} for zone in ("east", "nowhere")},
     )
     past = PastPeriod(
@@ -308,6 +309,7 @@ def test_the_command_that_replays_it_is_told(tmp_path: Path) -> None:
         "--slot": "60",
         "-p": "alpha=2.5",
         "--budget": "0",
+        "--fairness-memory": "7200",
         "--began-at": "2026-11-10T00:00:00+00:00",
         "--until": "90.500",
     }

@@ -109,8 +109,9 @@ def _validated_changes(registry: Registry, body: WhatIfInput) -> dict[str, Any]:
     if body.parameters and body.policy is None:
         raise InvalidError("parameters", "those of no policy", "none, or a policy with them")
     changes = (body.add_hosts, body.remove_hosts, body.policy, body.weights)
-    if not any(changes):
-        known = "one of add_hosts, remove_hosts, policy, weights"
+    remembers = body.fairness_memory_s is not None
+    if not any(changes) and not remembers:
+        known = "one of add_hosts, remove_hosts, policy, weights, fairness_memory_s"
         raise InvalidError("what-if", "nothing that differs from the site as it is", known)
     if body.policy is not None:
         check_policy(body.policy, body.parameters)
