@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Literal
 
@@ -45,6 +45,7 @@ class CapacityTrend:
     full_in_days_low: float | None
     full_in_days_high: float | None  #: None if it may be later than `reach_days`
     reach_days: int  #: how far ahead the rate is continued
+    text: str = ""  #: the trend as a sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +57,17 @@ class CapacityTrends:
     trends: tuple[CapacityTrend, ...]
 
 
-def capacity_trends(points: Sequence[CapacityPoint], today: datetime) -> tuple[CapacityTrend, ...]:
-    """Return the trend of each resource from its days before today."""
+def capacity_trends(
+    points: Sequence[CapacityPoint], today: datetime, *, what: str = "the site"
+) -> tuple[CapacityTrend, ...]:
+    """Return the trend of each resource from its days before today; sentences say ``what``."""
     days: defaultdict[str, list[CapacityPoint]] = defaultdict(list)
     for point in points:
         of_resource = days[point.resource]
         if point.samples >= MIN_SAMPLES and point.at.date() < today.date():
             of_resource.append(point)
-    return tuple(_trend(resource, of_resource) for resource, of_resource in days.items())
+    trends = (_trend(resource, of_resource) for resource, of_resource in days.items())
+    return tuple(replace(trend, text=trend_text(trend, what)) for trend in trends)
 
 
 def _trend(resource: str, days: Sequence[CapacityPoint]) -> CapacityTrend:
@@ -143,3 +147,42 @@ def growth(at: FloatArray, amounts: FloatArray) -> tuple[float, float]:
         return rate, math.inf
     error = math.sqrt(squares / (independent - 2) / spread)
     return rate, float(stdtrit(independent - 2, (1 + _CONFIDENCE) / 2)) * error
+
+
+def trend_text(trend: CapacityTrend, what: str) -> str:
+    """Return the trend of a resource as a sentence."""
+    rate, low, high = trend.per_day, trend.per_day_low, trend.per_day_high
+    if rate is None:
+        return f"the history is too short for a trend ({trend.days} of {MIN_DAYS} days)"
+    if low is None or high is None:
+        return "no clear trend"
+    match trend.outlook:
+        case "unclear" if low == high:
+            return "committed does not change"
+        case "unclear":
+            return f"no clear trend ({_interval(low, high)} a day)"
+        case "shrinks":
+            return f"committed shrinks by {_number(-rate)} a day ({_interval(-high, -low)})"
+    grows = f"committed grows by {_number(rate)} a day ({_interval(low, high)})"
+    return f"{grows}; {_end_text(trend, what)}"
+
+
+def _end_text(trend: CapacityTrend, what: str) -> str:
+    """Return when a growing amount fills what is in service."""
+    if trend.outlook == "full":
+        return f"{what} is full"
+    if trend.full_in_days is None or trend.full_in_days_low is None:
+        return f"at this rate {what} is not full within {trend.reach_days} days"
+    last = trend.full_in_days_high
+    until = f"more than {trend.reach_days}" if last is None else f"{last:.0f}"
+    days = f"{trend.full_in_days:.0f} days ({trend.full_in_days_low:.0f} to {until})"
+    return f"at this rate {what} is full in {days}"
+
+
+def _interval(low: float, high: float) -> str:
+    return f"95 %: {_number(low)} to {_number(high)}"
+
+
+def _number(amount: float) -> str:
+    """Return an amount with thousands separated, and two digits if it is small."""
+    return f"{amount:,.0f}" if abs(amount) >= 10 else f"{amount:.2g}"

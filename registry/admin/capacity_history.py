@@ -6,8 +6,10 @@ over, it goes to the row of its day and class. Hours are those of the database's
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
@@ -132,13 +134,14 @@ class CapacityHistory:
             If there is no such class or resource.
         """
         limit = check_limit(limit)
-        after = None if cursor is None else decode_cursor(cursor, str, str)
-        found = self.read(
-            since=since, until=until, by_day=by_day, host_class=host_class, resource=resource
-        )
-        if after is not None:
-            found = [point for point in found if _key_of(point) > after]
-        return page_of(found[: limit + 1], limit, _key_of)
+        after = None if cursor is None else _parse_cursor(cursor)
+        with self._reading(since, until, host_class, resource) as (connection, period):
+            # Days before the cursor are not unpacked, nor those after the page.
+            first = period.since if after is None else max(period.since, after[0])
+            points = period.points(connection, first, by_day=by_day)
+            wanted = (each for each in points if after is None or (each.at, each.resource) > after)
+            rows = tuple(itertools.islice(wanted, limit + 1))
+        return page_of(rows, limit, lambda each: (each.at.isoformat(), each.resource))
 
     def read(
         self,
@@ -150,35 +153,60 @@ class CapacityHistory:
         resource: str | None = None,
     ) -> Sequence[CapacityPoint]:
         """Return all of which `list` returns a page."""
+        with self._reading(since, until, host_class, resource) as (connection, period):
+            return tuple(period.points(connection, period.since, by_day=by_day))
+
+    @contextmanager
+    def _reading(
+        self, since: datetime, until: datetime | None, host_class: str | None, resource: str | None
+    ) -> Iterator[tuple[Connection, _Selection]]:
+        """Begin to read a period, which is checked."""
         if until is not None and not timedelta(0) < until - since <= MAX_SPAN:
             allowed = f"a time after {since.isoformat()} by at most {MAX_SPAN.days} days"
             raise InvalidError("until", until.isoformat(), allowed)
         with self._database.read() as connection:
             until = earlier_time(db_now(connection), until)
-            since = max(since, until - MAX_SPAN)
             names = resource_names(connection)
             if resource is not None and resource not in names:
                 known = similar_names(resource, names)
                 raise UnknownNameError("resource", "resource", resource, known=known)
             class_id = _find_class(connection, host_class)
-            hours = {
-                at: hour
-                for at, hour in _read_hours(connection, class_id, since, until).items()
-                if since <= at < until
-            }
-        steps: defaultdict[datetime, list[Hour]] = defaultdict(list)
-        for at, hour in sorted(hours.items()):
-            steps[at.replace(hour=0) if by_day else at].append(hour)
-        return [
-            point
-            for at, some in steps.items()
-            for point in _points(at, merge_hours(some))
-            if resource is None or point.resource == resource
-        ]
+            yield connection, _Selection(max(since, until - MAX_SPAN), until, class_id, resource)
 
 
-def _key_of(point: CapacityPoint) -> tuple[str, str]:
-    return point.at.isoformat(), point.resource
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """What is read: a period of one class, and one resource or all."""
+
+    since: datetime
+    until: datetime
+    class_id: int
+    resource: str | None
+
+    def points(
+        self, connection: Connection, first: datetime, *, by_day: bool
+    ) -> Iterator[CapacityPoint]:
+        """Yield the points from a time of the period on; a day is cut at the period's ends."""
+        days = _read_days(connection, self.class_id, first, self.until)
+        for day, hours in days:
+            midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
+            times = {midnight + timedelta(hours=number): hours[number] for number in sorted(hours)}
+            inside = {at: times[at] for at in times if self.since <= at < self.until}
+            if by_day and inside:
+                inside = {midnight: merge_hours(list(inside.values()))}
+            for at, hour in inside.items():
+                for point in _points(at, hour):
+                    if self.resource is None or point.resource == self.resource:
+                        yield point
+
+
+def _parse_cursor(cursor: str) -> tuple[datetime, str]:
+    """Return the time and the resource of the last point of a page."""
+    at, resource = decode_cursor(cursor, str, str)
+    try:
+        return datetime.fromisoformat(str(at)).astimezone(UTC), str(resource)
+    except (ValueError, OverflowError):
+        raise InvalidError("cursor", cursor, "a cursor of an earlier page of this list") from None
 
 
 def _points(at: datetime, hour: Hour) -> Iterator[CapacityPoint]:
@@ -253,15 +281,13 @@ def _add_sample(sums: _Sums, amounts: Mapping[int, Amounts]) -> None:
 def _store_hour(connection: Connection, present: _PresentHour) -> None:
     """Add an hour that is over to the rows of its day."""
     day = present.hour.date()
-    of_day = capacity_days.c.day == day
-    rows = connection.execute(select(capacity_days).where(of_day)).all()
-    hours: _Day = defaultdict(dict, {row.class_id: unpack_day(row.hours) for row in rows})
+    hours = _read_day(connection, day)
     _put_hour(hours, present)
     packed = [
         {"day": day, "class_id": class_id, "hours": pack_day(of_class)}
         for class_id, of_class in sorted(hours.items())
     ]
-    connection.execute(delete(capacity_days).where(of_day))
+    connection.execute(delete(capacity_days).where(capacity_days.c.day == day))
     connection.execute(insert(capacity_days), packed)
 
 
@@ -281,27 +307,33 @@ def _put_hour(hours: _Day, present: _PresentHour) -> None:
         hours[class_id][number] = hour
 
 
-def _read_hours(
+def _read_days(
     connection: Connection, class_id: int, since: datetime, until: datetime
-) -> Mapping[datetime, Hour]:
-    """Return the hours of a class on the days that a period touches."""
-    present = _read_present_hour(connection)
-    wanted = capacity_days.c.class_id == class_id
-    if present is not None:  # `_put_hour` compares it with the site's
-        is_today = capacity_days.c.day == present.hour.date()
-        wanted |= is_today & (capacity_days.c.class_id == _SITE_ID)
+) -> Iterator[tuple[date, Mapping[int, Hour]]]:
+    """Yield the days of a class that a period touches, with their hours."""
     first, last = since.astimezone(UTC).date(), until.astimezone(UTC).date()
-    query = select(capacity_days).where(capacity_days.c.day.between(first, last), wanted)
-    days: defaultdict[date, _Day] = defaultdict(lambda: defaultdict(dict))
-    for row in connection.execute(query):
-        days[row.day][row.class_id] = unpack_day(row.hours)
-    if present is not None:
-        _put_hour(days[present.hour.date()], present)
-    return {
-        datetime(day.year, day.month, day.day, number, tzinfo=UTC): hour
-        for day, hours in days.items()
-        for number, hour in hours[class_id].items()
-    }
+    query = select(capacity_days).where(
+        capacity_days.c.day.between(first, last), capacity_days.c.class_id == class_id
+    )
+    packed = {row.day: row.hours for row in connection.execute(query)}
+    present = _read_present_hour(connection)
+    today = None if present is None else present.hour.date()
+    for day in sorted({*packed, *([] if today is None else [today])}):
+        hours: _Day = defaultdict(dict)
+        if day in packed:
+            hours[class_id] = unpack_day(packed[day])
+        if present is not None and day == today:
+            if class_id != _SITE_ID:  # `_put_hour` compares the hour with the site's
+                hours[_SITE_ID] = _read_day(connection, day).get(_SITE_ID, {})
+            _put_hour(hours, present)
+        yield day, hours[class_id]
+
+
+def _read_day(connection: Connection, day: date) -> _Day:
+    """Return the hours of all classes on a day."""
+    query = select(capacity_days).where(capacity_days.c.day == day)
+    found = {row.class_id: unpack_day(row.hours) for row in connection.execute(query)}
+    return defaultdict(dict, found)
 
 
 def _amounts_by_id(

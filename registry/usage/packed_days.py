@@ -6,6 +6,7 @@ compressed. A day of five resources takes some hundred bytes.
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Final
 
 HOURS: Final = 24
 MEASURES: Final = ("capacity", "in_service", "committed", "used", "waiting")
+_END_OF_NAMES: Final = b"\0"
 #: Resource and measure.
 Key = tuple[str, str]
 
@@ -28,89 +30,63 @@ class Hour:
 def pack_day(hours: Mapping[int, Hour]) -> bytes:
     """Return the hours of a day as bytes, which `unpack_day` reads."""
     resources = sorted({resource for hour in hours.values() for resource, _ in hour.levels})
-    found = bytearray()
-    for number in range(HOURS):
-        _write(found, hours[number].samples if number in hours else 0)
-    _write(found, len(resources))
-    for resource in resources:
-        name = resource.encode()
-        _write(found, len(name))
-        found += name
-        for measure in MEASURES:
-            _write_series(found, hours, (resource, measure))
-    return zlib.compress(bytes(found), level=9)
+    numbers = [hours[number].samples if number in hours else 0 for number in range(HOURS)]
+    for key in itertools.product(resources, MEASURES):
+        numbers += _series(hours, key)
+    data = bytearray(",".join(resources).encode() + _END_OF_NAMES)
+    for value in numbers:
+        # Seven bits in each byte, the lowest first; the last byte of a number is below 128.
+        rest = value
+        while rest > 0x7F:
+            data.append(rest & 0x7F | 0x80)
+            rest >>= 7
+        data.append(rest)
+    return zlib.compress(bytes(data), level=9)
 
 
 def unpack_day(packed: bytes) -> dict[int, Hour]:
     """Return the hours that `pack_day` packed; hours without samples are missing."""
-    data = zlib.decompress(packed)
-    numbers = _Reader(data)
-    samples = [numbers.read() for _ in range(HOURS)]
+    names, _, data = zlib.decompress(packed).partition(_END_OF_NAMES)
+    numbers = iter(_read_numbers(data))
+    samples = list(itertools.islice(numbers, HOURS))
     hours = {number: Hour(count) for number, count in enumerate(samples) if count}
-    for _ in range(numbers.read()):
-        resource = numbers.read_text(numbers.read())
-        for measure in MEASURES:
-            for number, level in numbers.read_series():
-                hours[number].levels[resource, measure] = level
+    resources = names.decode().split(",") if names else []
+    for key in itertools.product(resources, MEASURES):
+        mask = next(numbers)
+        there = [hours[number] for number in range(HOURS) if mask >> number & 1]
+        changes = [
+            -(coded + 1) // 2 if coded % 2 else coded // 2
+            for coded in itertools.islice(numbers, len(there))
+        ]
+        for hour, mean in zip(there, itertools.accumulate(changes), strict=True):
+            hour.levels[key] = (mean, mean + next(numbers))
     return hours
 
 
-def _write_series(found: bytearray, hours: Mapping[int, Hour], key: Key) -> None:
-    """Write the hours that have a measure, the changes of its mean, and maximum less mean."""
+def _series(hours: Mapping[int, Hour], key: Key) -> Iterator[int]:
+    """Yield the hours that have a measure, the changes of its mean, and maximum less mean."""
     there = [number for number in range(HOURS) if number in hours and key in hours[number].levels]
-    _write(found, sum(1 << number for number in there))
+    yield sum(1 << number for number in there)
     before = 0
     for mean, _ in (hours[number].levels[key] for number in there):
-        # Signed numbers alternate: 0, -1, 1, -2, 2 are written as 0, 1, 2, 3, 4.
-        change = mean - before
-        _write(found, 2 * change if change >= 0 else -2 * change - 1)
-        before = mean
+        # Signed numbers alternate: 0, -1, 1, -2, 2 are 0, 1, 2, 3, 4.
+        change, before = mean - before, mean
+        yield 2 * change if change >= 0 else -2 * change - 1
     for mean, most in (hours[number].levels[key] for number in there):
-        _write(found, most - mean)
+        yield most - mean
 
 
-def _write(found: bytearray, number: int) -> None:
-    """Write a number of at least 0, seven bits per byte, the lowest first."""
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    found.append(number)
-
-
-class _Reader:
-    """Reads numbers and texts in the order in which they were written."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def read(self) -> int:
-        """Return the next number."""
-        number = shift = 0
-        while True:
-            byte = self._data[self._at]
-            self._at += 1
+def _read_numbers(data: bytes) -> Sequence[int]:
+    found = []
+    number = shift = 0
+    for byte in data:
+        if byte < 0x80:
+            found.append(number | byte << shift)
+            number = shift = 0
+        else:
             number |= (byte & 0x7F) << shift
             shift += 7
-            if byte < 0x80:
-                return number
-
-    def read_text(self, length: int) -> str:
-        """Return the next text."""
-        start, self._at = self._at, self._at + length
-        return self._data[start : self._at].decode()
-
-    def read_series(self) -> Iterator[tuple[int, tuple[int, int]]]:
-        """Yield each hour of a measure with its mean and maximum."""
-        mask = self.read()
-        there = [number for number in range(HOURS) if mask >> number & 1]
-        means: list[int] = []
-        for _ in there:
-            coded = self.read()
-            change = -(coded + 1) // 2 if coded % 2 else coded // 2
-            means.append((means[-1] if means else 0) + change)
-        for number, mean in zip(there, means, strict=True):
-            yield number, (mean, mean + self.read())
+    return found
 
 
 def rounded_mean(total: int, samples: int) -> int:

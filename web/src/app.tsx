@@ -53,6 +53,7 @@ const NAVIGATION: readonly { name: string; operators?: true; places: readonly Pl
     places: [
       { where: "hosts", name: "Hosts", below: "host-add" },
       { where: "map", name: "Map" },
+      { where: "capacity", name: "Capacity" },
       { where: "plans", name: "Plans" },
       { where: "what-ifs", name: "What if" },
       { where: "tenants", name: "Tenants" },

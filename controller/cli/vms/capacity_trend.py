@@ -43,7 +43,7 @@ def show_trend(
     else:
         _print_sparklines(by_resource, times, days)
     for trend in trends["trends"]:
-        echo(trend_text(trend, "the class" if host_class else "the site"))
+        echo(f"{trend['resource']}: {trend['text']}")
     if host_class is None and trends["classes"]:
         echo(f"classes of hosts (--class): {'; '.join(trends['classes'])}")
 
@@ -121,46 +121,3 @@ def sparkline(points: Sequence[Mapping[str, Any]], times: Sequence[datetime]) ->
         level = min(int(len(_LEVELS) * mean / full), len(_LEVELS) - 1)
         line += _LEVELS[level] if amounts else _GAP
     return line
-
-
-def trend_text(trend: Mapping[str, Any], what: str) -> str:
-    """Return the trend of a resource as a sentence."""
-    rate, low, high = (trend[name] for name in ("per_day", "per_day_low", "per_day_high"))
-    match trend["outlook"]:
-        case "too_short":
-            days = f"{trend['days']} of {trend['days_needed']} days"
-            found = f"the history is too short for a trend ({days})"
-        case "unclear" if low is None:
-            found = "no clear trend"
-        case "unclear" if low == high:
-            found = "committed does not change"
-        case "unclear":
-            found = f"no clear trend ({_interval(low, high)} a day)"
-        case "shrinks":
-            found = f"committed shrinks by {_number(-rate)} a day ({_interval(-high, -low)})"
-        case _:
-            found = f"committed grows by {_number(rate)} a day ({_interval(low, high)})"
-            found += f"; {_end_text(trend, what)}"
-    return f"{trend['resource']}: {found}"
-
-
-def _end_text(trend: Mapping[str, Any], what: str) -> str:
-    """Return when a growing amount fills what is in service."""
-    if trend["outlook"] == "full":
-        return f"{what} is full"
-    if trend["full_in_days"] is None:
-        return f"at this rate {what} is not full within {trend['reach_days']} days"
-    first, last = trend["full_in_days_low"], trend["full_in_days_high"]
-    until = f"more than {trend['reach_days']}" if last is None else f"{last:.0f}"
-    return (
-        f"at this rate {what} is full in {trend['full_in_days']:.0f} days ({first:.0f} to {until})"
-    )
-
-
-def _interval(low: float, high: float) -> str:
-    return f"95 %: {_number(low)} to {_number(high)}"
-
-
-def _number(amount: float) -> str:
-    """Return an amount with thousands separated, and two digits if it is small."""
-    return f"{amount:,.0f}" if abs(amount) >= 10 else f"{amount:.2g}"

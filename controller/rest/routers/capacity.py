@@ -102,7 +102,7 @@ def show_capacity_trends(
     return CapacityTrends(
         host_class=query.host_class,
         classes=history.classes(),
-        trends=capacity_trends(points, today),
+        trends=capacity_trends(points, today, what="the class" if query.host_class else "the site"),
     )
 
 

@@ -22,10 +22,12 @@ from placement.rebalancing.model import RebalanceLimits
 from registry import HostAdmin, Registry
 from registry.moves import PlanKind, PlanState
 from service.settings_in_force import settings_in_force
+from tests.capacity_days import record_days
 from tests.e2e.conftest import a_token
 from tests.e2e.moving import a_host_of_guests, a_running_vm
 from tests.e2e.web.conftest import PATIENCE_MS, Tab, a_tab
 from tests.e2e.web.test_web_console import AXE, MARKUP
+from tests.raw_sql import RawSql
 from tests.register import (
     ACTOR,
     a_report,
@@ -40,6 +42,7 @@ from tests.servers.serving import served
 HOSTS = ("h1", "h2", "h3", "h4", "h5")
 VIEWS = (
     ("#/map", "Cluster map"),
+    ("#/capacity", "Capacity"),
     ("#/hosts/h1", "h1"),
     ("#/host-add", "Register a host"),
     ("#/plans", "Plans of moves"),
@@ -97,6 +100,10 @@ def site(upgraded_database: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     for name in ("logs", "mail"):
         a_running_vm(register, register.hosts.get("h5"), name=name)
     stop, lease = threading.Event(), take_lease(register)
+    register.capacity_history.sample(lease)
+    raw = RawSql(register.database_url)
+    record_days(raw, register.now())
+    raw.close()
     centre = PlanExecutor(
         register,
         lambda: lease,
@@ -631,16 +638,36 @@ def test_an_operator_who_only_reads_is_offered_no_step(browser: Browser, site: S
         expect(tab.page.get_by_text("it cannot register hosts")).to_be_visible()
 
 
+def test_capacity_is_drawn_by_day_and_listed_in_words_and_in_a_table(tab: Tab) -> None:
+    tab.go("#/capacity", "Capacity")
+    panel = tab.page.locator("section.panel").filter(
+        has=tab.page.get_by_role("heading", name="vcpus")
+    )
+
+    expect(panel.get_by_text("committed grows by 14 a day")).to_be_visible()
+    curve = panel.get_by_role("img", name="vcpus: in service")
+    expect(curve).to_have_attribute("aria-label", re.compile("committed .*used"))
+    # A day without samples parts the line; a line begins with a move.
+    lines = curve.locator("path.line.one")
+    assert (lines.get_attribute("d") or "").count("M") == 2
+    panel.get_by_text("As a table").click()
+    expect(panel.get_by_role("row")).to_have_count(1 + 30)
+
+    tab.page.get_by_label("Class of hosts").select_option("zone=east")
+    expect(panel.get_by_text("the history is too short for a trend")).to_be_visible()
+    assert not [each for each in tab.asked if "/capacity/history" in each and "since" not in each]
+
+
 def test_a_tenant_sees_no_view_of_operators(browser: Browser, site: Site) -> None:
     with a_tab(browser, site.url) as tab:
         tab.log_in(a_token(site.register, "b"))
         links = tab.page.get_by_role("navigation", name="Views").get_by_role("link")
-        assert {"Map", "Plans", "Tenants", "Site"}.isdisjoint(links.all_inner_texts())
+        assert {"Map", "Capacity", "Plans", "Tenants", "Site"}.isdisjoint(links.all_inner_texts())
         for where, _ in VIEWS:
             tab.page.evaluate("where => { location.hash = where; }", where)
             if not where.startswith("#/hosts"):
                 expect(tab.page.get_by_text("There is no such view")).to_be_visible()
-        asked = ("host-map", "/plans", "/audit", "/settings")
+        asked = ("host-map", "/capacity/trends", "/plans", "/audit", "/settings")
         assert [each for each in tab.asked if each.endswith(asked)] == []
 
 

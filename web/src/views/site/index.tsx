@@ -2,6 +2,7 @@
 import type { VNode } from "preact";
 import { lazily } from "../../parts/lazy";
 
+const CapacityView = lazily(async () => (await import("./capacity")).CapacityView);
 const HostMapView = lazily(async () => (await import("./map")).HostMapView);
 const HostView = lazily(async () => (await import("./host")).HostView);
 const HostAddView = lazily(async () => (await import("./host_settings")).HostAddView);
@@ -14,6 +15,7 @@ const TenantsView = lazily(async () => (await import("./tenants")).TenantsView);
 
 /** Undefined: it is no view of ours. */
 export function siteView(first: string, second: string | undefined): VNode | undefined {
+  if (first === "capacity") return <CapacityView />;
   if (first === "map") return <HostMapView />;
   if (first === "hosts" && second !== undefined) return <HostView key={second} name={second} />;
   if (first === "host-add") return <HostAddView />;
