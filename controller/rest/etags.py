@@ -70,6 +70,7 @@ UNVERSIONED: Final = frozenset(
         "label-ratios",
         "moves",
         "plans",
+        "prices",
         "reservations",
         "resources",
         "rolls",

@@ -35,6 +35,7 @@ LEFT_ALONE: Final[dict[str, set[str]]] = {
     "rounds": {"slot_start_at", "created_at"},
     "round_hash_chain": {"created_at"},
     "site_keys": {"created_at"},
+    "closed_usage": {"created_at"},
     "shadow_rounds": {"created_at"},
     "console_reads": {"requested_at", "answered_at"},
     "strangers": {"first_seen_at"},
