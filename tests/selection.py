@@ -22,6 +22,7 @@ ON_BOTH_DATABASES: Final = {
     "registry/admin/database_role.py": ("tests/integration/admin/test_run_role.py",),
     "registry/admin/doctor.py": ("tests/integration/admin/test_doctor.py",),
     "registry/admin/known_schema.py": ("tests/integration/admin/test_migrations.py",),
+    "registry/admin/moved_ends.py": ("tests/integration/admin/test_moved_ends.py",),
     "registry/admin/references.py": ("tests/integration/admin/test_doctor.py",),
     "registry/admin/upgrade.py": ("tests/integration/admin/test_migrations.py",),
     "registry/audit/audit.py": ("tests/e2e/operators/test_audit.py",),

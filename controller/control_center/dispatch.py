@@ -52,9 +52,10 @@ class Dispatcher:
         build_timeout_s: float,
         on_sent: Callable[[str], None] = lambda _: None,
         now: Callable[[], float] = time.monotonic,
+        clock: SteadyClock | None = None,
     ) -> None:
         self._registry = registry
-        self.clock = SteadyClock(registry)
+        self.clock = clock or SteadyClock(registry)
         self._queue = queue
         self._interval_s = interval_s
         self._resend_after_s = resend_after_s

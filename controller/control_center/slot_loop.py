@@ -21,6 +21,7 @@ from controller.control_center.leadership import Leadership
 from controller.control_center.metrics import SlotMetrics
 from controller.control_center.purge import Purger
 from controller.control_center.reservation_decider import ReservationDecider
+from controller.control_center.steady_clock import SteadyClock
 from controller.errors import SlotSkippedError
 from controller.fleet_metrics import FleetCollector
 from controller.fork_server.children import StartChild
@@ -329,6 +330,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         resend_after_s=settings.resend_after_s,
         build_timeout_s=settings.build_timeout_s,
         on_sent=slot_metrics.count_message,
+        clock=SteadyClock.begin(registry),
     )
     slot_metrics.follow_sweep(lambda: dispatcher.age_s)
     purger = Purger(

@@ -46,6 +46,17 @@ class SteadyClock:
         self._held_since: float | None = None  #: None: no forward step is held back
         self._recorded_s = 0.0  #: how much of what is held back is recorded
 
+    @classmethod
+    def begin(cls, registry: Registry) -> SteadyClock:
+        """Return a clock that is read before the control lease is taken.
+
+        The lease says until when another control centre led, and so whether the clock may have
+        been set right since.
+        """
+        clock = cls(registry)
+        clock.now()
+        return clock
+
     def now(self) -> datetime:
         """Return the database's time, with a recent forward step held back."""
         with self._lock:
@@ -62,13 +73,16 @@ class SteadyClock:
             return now
 
     def _restore_held_step(self, now: datetime, elapsed_s: float) -> None:
-        """Restore a forward step that an earlier process held back."""
+        """Restore a forward step that an earlier process held back, or that none saw."""
         step = self._registry.clock_steps.last_step_ahead()
         self._at, self._elapsed_s = now, elapsed_s
         if step is not None:
             self._at -= timedelta(seconds=step.ahead_s)
             self._held_since = elapsed_s - (now - step.at).total_seconds()
             self._recorded_s = step.ahead_s
+        else:
+            # The clock was set right while no control centre ran.
+            self._at -= timedelta(seconds=self._registry.clock_steps.unseen_return_s())
 
     def _is_step_accepted(self, ahead: timedelta, elapsed_s: float) -> bool:
         """Return whether a forward step was held back long enough; record a new or larger step."""

@@ -25,6 +25,7 @@ from registry.admin.moved_ends import (
     move_after_step_ahead,
     move_after_step_back,
     move_notices,
+    unseen_return,
 )
 from registry.admin.what_ifs import LEASE_S
 from registry.audit.events import record_event
@@ -42,6 +43,7 @@ from registry.db.schema import (
     idempotency_keys,
     image_copies,
     images,
+    leases,
     leftovers,
     login_codes,
     monitors,
@@ -63,6 +65,7 @@ from registry.ledger.host_backoff import BUILD_AVOID_S
 from registry.ledger.power import MAX_TIMEOUT_S
 from registry.moves.rolls import LEASE_S as ROLL_LEASE_S
 from registry.records.liveness import ClockStep
+from registry.rounds.leases import CONTROL_LEASE
 from registry.tasks.assignments import HOLD_BACK_S, MAX_HOLD_BACK_S
 from registry.tasks.fencing import MAX_RETRY_DELAY_S, RETRY_DELAY_S
 from registry.tenancy.logins import LINK_TTL_S
@@ -141,6 +144,15 @@ class ClockSteps:
         """Return the clock's last step ahead while expiry is suspended because of it, else None."""
         with self._database.read() as connection:
             return current_step_ahead(connection)
+
+    def unseen_return_s(self) -> float:
+        """Return by how much the clock may have returned from a step back while nobody led."""
+        with self._database.read() as connection:
+            query = select(leases.c.expires_at).where(leases.c.name == CONTROL_LEASE)
+            led_until = connection.scalar(query)
+            if led_until is None:
+                return 0.0
+            return unseen_return(connection, db_now(connection), led_until).total_seconds()
 
     @retry_on_rollback
     def record_step_ahead(self, ahead_s: float) -> None:

@@ -55,6 +55,8 @@ SAME_SIZE: Final = timedelta(seconds=60)
 UNDONE_WITHIN: Final = timedelta(days=1)
 #: The longest that a step back is in force before it is noticed, while a control centre leads.
 _UNNOTICED: Final = timedelta(seconds=60)
+#: So long after a step back, a time without a leader of its length is taken for a return.
+_RETURNS_WITHIN: Final = timedelta(days=7)
 #: Events and steps before a step that are searched.
 _EVENTS_BEFORE: Final = 100_000
 _STEPS_BEFORE: Final = 50
@@ -123,15 +125,20 @@ def move_after_step_ahead(connection: Connection, now: datetime, ahead: timedelt
 
     The step is not recorded yet.
     """
-    # What was written by the new time before the step was noticed does not move.
-    until = _last_event(connection, events.c.at <= now - ahead / 2)
+    undone: list[tuple[int, timedelta]] = []
     for step in reversed(_open_steps_back(connection)):
         if ahead <= timedelta():
             break
         part = ahead if abs(ahead - step.left) <= SAME_SIZE else min(ahead, step.left)
-        since = _last_before_step_back(connection, step.row)
-        _move_written(connection, now, part, since=since, until=until)
+        undone.append((_last_before_step_back(connection, step.row), part))
         ahead -= part
+    whole = sum((part for _, part in undone), timedelta())
+    # What was written by the new time before the step was noticed does not move.
+    until = _last_event(connection, events.c.at <= now - (whole + ahead) / 2)
+    for since, part in undone:
+        # What was written before the later one of two steps back moves by the earlier one alone.
+        _move_written(connection, now, whole, since=since, until=until)
+        until, whole = since, whole - part
 
 
 def is_step_ahead_undone(connection: Connection) -> bool:
@@ -142,6 +149,19 @@ def is_step_ahead_undone(connection: Connection) -> bool:
             return back >= timedelta(seconds=step.data["ahead_s"]) - SAME_SIZE
         back += _size(step)
     return False
+
+
+def unseen_return(connection: Connection, now: datetime, led_until: datetime) -> timedelta:
+    """Return by how much the clock may have returned from a step back since a leader read it.
+
+    It may have if the time without a leader is as long as the clock stepped back. If that time
+    has indeed passed, ends that are moved by it come too late, not too early.
+    """
+    open_steps = _open_steps_back(connection)
+    back = sum((step.left for step in open_steps), timedelta())
+    if not open_steps or now - open_steps[-1].row.at > back + _RETURNS_WITHIN:
+        return timedelta()
+    return back if now - led_until >= back - SAME_SIZE else timedelta()
 
 
 def move_notices(connection: Connection, ahead: timedelta) -> None:

@@ -41,6 +41,7 @@ LEFT_ALONE: Final[dict[str, set[str]]] = {
     "strangers": {"first_seen_at"},
     # Another hour begins with the next sample, whichever hour it is.
     "capacity_samples": {"hour", "sampled_at"},
+    "closed_usage": {"created_at"},
     "preserved_disks": {"kept_at"},
     "installation_secrets": {"made_at"},
     "vm_types": {"created_at"},
@@ -259,6 +260,9 @@ class SteppingSite:
     def last_step_ahead(self) -> ClockStep | None:
         noted = self._register.clock_steps.last_step_ahead()
         return noted and replace(noted, at=noted.at + self.step)
+
+    def unseen_return_s(self) -> float:
+        return 0.0
 
     def clock(self) -> SteadyClock:
         return SteadyClock(cast("Registry", self), lambda: time.monotonic() + self.passed_s)

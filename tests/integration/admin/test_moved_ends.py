@@ -38,20 +38,21 @@ class Site:
     def __init__(self, register: Registry, raw: RawSql, monkeypatch: pytest.MonkeyPatch) -> None:
         self.register, self.raw, self._patch = register, raw, monkeypatch
         self.step_s, self.passed_s = 0, 0
-        lease = take_lease(register, length_s=1e6)
-        self.watch = ClockWatch(register, lambda: lease, LENGTHS)
+        self.lease = take_lease(register, length_s=1e6)
+        self.watch = ClockWatch(register, lambda: self.lease, LENGTHS)
         self.begin()
 
     def begin(self) -> None:
         """Begin a control centre, which knows what is recorded."""
+        clock = SteadyClock(self.register, lambda: time.monotonic() + self.passed_s)
         self.dispatcher = Dispatcher(
             self.register,
             cast("Broker", NoQueue()),
             interval_s=1,
             resend_after_s=60,
             build_timeout_s=1e6,
+            clock=clock,
         )
-        self.dispatcher.clock = SteadyClock(self.register, lambda: time.monotonic() + self.passed_s)
         self.sweep()
 
     def sweep(self) -> None:
@@ -152,21 +153,24 @@ EXCURSIONS: Final = [
 ]
 
 
+@pytest.mark.parametrize("given_after", [0, 1], ids=["first step", "second step"])
 @pytest.mark.parametrize("steps", EXCURSIONS)
 def test_what_a_wrong_clock_gave_an_end_to_keeps_its_time(
-    site: Site, steps: tuple[int, ...]
+    site: Site, steps: tuple[int, ...], given_after: int
 ) -> None:
     add_request(site.register, 1)
-    site.set_clock(steps[0])
+    for step_s in steps[: given_after + 1]:
+        site.set_clock(step_s)
+        site.beat()
     left = {name: give(site) for name, (give, _) in GIVEN.items()}
-    for step_s in steps[1:]:
+    for step_s in steps[given_after + 1 :]:
         site.pass_time(10)
         site.beat()
         site.set_clock(step_s)
 
     site.sweep()
 
-    passed_s = 10 * len(steps[1:])
+    passed_s = 10 * len(steps[given_after + 1 :])
     expected = {name: for_s - passed_s for name, (_, for_s) in GIVEN.items()}
     assert {name: read() for name, read in left.items()} == pytest.approx(expected, abs=8)
 
@@ -248,6 +252,29 @@ def test_a_control_centre_that_began_meanwhile_moves_them_and_several_move_them_
     assert left() == pytest.approx(300, abs=8)
     (noted,) = site.register.events.list(kind="clock_stepped_ahead")
     assert noted.data["ahead_s"] == pytest.approx(HOUR, abs=8)
+
+
+@pytest.mark.parametrize(
+    ("returned", "stopped_s", "left_s"),
+    [(True, 60, 240), (False, 60, 240), (False, 2 * HOUR, HOUR + 300 - 2 * HOUR)],
+    ids=["set right", "as wrong as before", "stopped for longer than the step: the later end"],
+)
+def test_a_clock_that_is_set_right_while_no_control_centre_runs(
+    site: Site, returned: bool, stopped_s: int, left_s: int
+) -> None:
+    site.set_clock(-HOUR)
+    left = request_of(300)(site)
+    site.register.leases.release(site.lease)
+
+    site.passed_s += stopped_s
+    site.set_clock(0 if returned else -HOUR, noticed=False)
+    site.beat()  # other processes begin first
+    site.begin()
+    site.begin()
+
+    assert left() == pytest.approx(left_s, abs=15)
+    (made,) = site.register.requests.list().items
+    assert made.state != "expired"
 
 
 def test_a_step_ahead_without_a_step_back_moves_no_end(site: Site) -> None:
