@@ -41,7 +41,6 @@ LEFT_ALONE: Final[dict[str, set[str]]] = {
     "strangers": {"first_seen_at"},
     # Another hour begins with the next sample, whichever hour it is.
     "capacity_samples": {"hour", "sampled_at"},
-    "closed_usage": {"created_at"},
     "preserved_disks": {"kept_at"},
     "installation_secrets": {"made_at"},
     "vm_types": {"created_at"},
