@@ -105,7 +105,7 @@ TABLES: Final[dict[str, tuple[str, Sequence[str], Sequence[str]]]] = {
         [*_AZURE, "--policies", "best_fit_drfh,fuga"],
         [*_AZURE, "--policies", "first_fit,best_fit_drfh,fuga,slots"],
     ),
-    "bursts": ("bursts", ["--parts", "2"], ["--parts", "12"]),
+    "bursts": ("placement.bursts", ["--parts", "2"], ["--parts", "12"]),
     "memory": (
         "memory",
         ["--requests", "2000,20000", "--policies", "best_fit_drfh"],

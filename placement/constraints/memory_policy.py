@@ -17,4 +17,6 @@ class MemoryPolicy:
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
         """Count the past as held and let the policy decide."""
+        if snapshot.memory is None:
+            return self._policy.place(snapshot, rng, budget)
         return self._policy.place(count_past_as_held(snapshot), rng, budget)

@@ -1,6 +1,6 @@
 """Print how long tenants that come in bursts wait beside steady ones, with and without memory.
 
-    python -m benchmarks.bursts [--parts 12] [--days 3] [--half-life-s 21600] [--policy fuga]
+    python -m benchmarks.placement.bursts [--parts 12] [--days 3] [--half-life-s 21600]
 
 Four tenants together request 95 % of the pool, all the time. Four others come in bursts of three
 fifths of the pool, each every eighteen hours or so. VMs run for an hour in the mean. Each part is a
