@@ -1,7 +1,8 @@
 """Compile the loops of policies where Cython and a compiler are; pyproject.toml has the rest.
 
 Each loop is one Python file, which runs as it is where nothing was compiled. The compiled module
-lies in placement/compiled and carries the digest of its source (placement/compiled/forms.py).
+lies in placement/compiled and carries the digest of its source, which
+placement/packing/compiled_loops.py compares.
 """
 
 import runpy
@@ -23,7 +24,7 @@ def loops() -> list[Extension]:
         from Cython.Build import cythonize  # noqa: PLC0415
     except ImportError:
         return []
-    forms = runpy.run_path("placement/compiled/forms.py")
+    forms = runpy.run_path("placement/packing/compiled_loops.py")
     folder = Path("build/loops/placement/compiled")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

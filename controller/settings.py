@@ -72,8 +72,8 @@ class ControllerSettings(SharedSettings):
     )
     fairness_memory_s: NonNegativeInt = Field(
         0,
-        description="Half-life of what tenants held while others waited: so long it counts beside"
-        " what they hold. 0: only what they hold counts.",
+        description="Half-life of what tenants held while others waited: it counts in addition"
+        " to what they hold. 0: only what they hold counts.",
         le=315_360_000,
     )
     budget_units: PositiveInt = Field(

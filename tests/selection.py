@@ -17,12 +17,10 @@ from scripts.run_tests import PART, REST, SHORT
 
 #: Product modules whose SQL differs by database, and the tests that run on both in the short form.
 ON_BOTH_DATABASES: Final = {
-    "registry/admin/capacity_samples.py": ("tests/integration/usage/test_capacity_history.py",),
     "registry/admin/connections.py": ("tests/integration/admin/test_doctor.py",),
     "registry/admin/database_role.py": ("tests/integration/admin/test_run_role.py",),
     "registry/admin/doctor.py": ("tests/integration/admin/test_doctor.py",),
     "registry/admin/known_schema.py": ("tests/integration/admin/test_migrations.py",),
-    "registry/admin/moved_ends.py": ("tests/integration/admin/test_moved_ends.py",),
     "registry/admin/references.py": ("tests/integration/admin/test_doctor.py",),
     "registry/admin/upgrade.py": ("tests/integration/admin/test_migrations.py",),
     "registry/audit/audit.py": ("tests/e2e/operators/test_audit.py",),
@@ -35,6 +33,7 @@ ON_BOTH_DATABASES: Final = {
     ),
     "registry/db/dialect.py": ("tests/integration/ledger/test_races.py",),
     "registry/db/engine.py": ("tests/e2e/calls/test_hanging_database.py",),
+    "registry/db/exact_decimal.py": ("tests/integration/usage/test_costs.py",),
     "registry/db/if_match.py": ("tests/integration/registry/test_preconditions.py",),
     "registry/db/locks.py": ("tests/integration/ledger/test_races.py",),
     "registry/db/idempotency_keys.py": ("tests/e2e/calls/test_calls_made_twice.py",),
@@ -48,9 +47,7 @@ ON_BOTH_DATABASES: Final = {
     "registry/rounds/known_hosts.py": ("tests/integration/registry/test_known_hosts.py",),
     "registry/tasks/assignments.py": ("tests/integration/ledger/test_claims.py",),
     "registry/tenancy/quota_use.py": ("tests/integration/registry/test_quotas.py",),
-    "registry/usage/closed_months.py": ("tests/integration/usage/test_closed_months.py",),
     "registry/usage/daily_usage.py": ("tests/integration/usage/test_usage.py",),
-    "registry/usage/prices.py": ("tests/integration/usage/test_costs.py",),
 }
 _BOTH: Final = {each for tests in ON_BOTH_DATABASES.values() for each in tests}
 #: A module of tests that imports one of these tries locks and races, which differ by database too.

@@ -339,7 +339,7 @@ def _round_commit(draft: RoundDraft) -> RoundCommit:
         for request, host, count in (*draft.drawn, *draft.allocation.placed.tolist())
     )
     reserved = ReservedCommit() if draft.reserved is None else draft.reserved.commit
-    past_holdings = PastHoldingChanges()
+    past_holdings: PastHoldingChanges | None = None
     if draft.memory is not None:
         held = draft.snapshot.after_placing(draft.allocation.placed).held
         past_holdings = draft.memory.changes(held, draft.snapshot, draft.allocation)

@@ -1,1 +1,1 @@
-"""The loops of policies as compiled modules, where they were built; see `forms`."""
+"""Compiled forms of the loops of policies; see `placement.packing.compiled_loops`."""

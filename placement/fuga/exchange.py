@@ -14,11 +14,11 @@ from typing import Final
 
 import numpy as np
 
-from placement.compiled.forms import compiled_form
 from placement.fuga import exchange_loop
 from placement.fuga.exchange_tables import ExchangeTables
 from placement.model.budget import Budget
 from placement.model.vm_kinds import VmKinds
+from placement.packing.compiled_loops import compiled_form
 from placement.packing.draft import Draft
 
 fair_exchanges: Final = compiled_form(exchange_loop.fair_exchanges)

@@ -29,7 +29,7 @@ _FOR_ROOM: Final = frozenset(
 )
 #: How many of the youngest spot VMs of each host may end: at first, then, ...; at last all.
 _LEVELS: Final = (1, 2, 4, 16)
-#: How often a round looks for borrowed VMs that end, for one tenant each time.
+#: Maximum looks of a round for borrowed VMs that end, each for one tenant.
 _MAX_TAKES: Final = 8
 
 _Counts = Counter[tuple[int, int]]  #: VMs by request and host

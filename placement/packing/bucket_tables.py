@@ -41,7 +41,7 @@ class BucketTables:
 
     @classmethod
     def of(cls, hosts: int, pool: IntArray, kinds: VmKinds) -> BucketTables:
-        """Return the tables of some kinds."""
+        """Return the tables of some kinds; ``pool`` has shape (R,)."""
         shapes, classes = Shapes(kinds.demand, pool), kinds.eligible.shape[1]
         widths = [2 * classes * (len(sizes) + 1) for sizes in shapes.sizes]
         first_of_shape = np.cumsum([0, *widths]).tolist()

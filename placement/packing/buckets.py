@@ -13,12 +13,12 @@ from typing import Final
 
 import numpy as np
 
-from placement.compiled.forms import compiled_form
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.row_groups import group_rows
 from placement.model.vm_kinds import VmKinds
 from placement.packing import bucket_loop
 from placement.packing.bucket_tables import BucketTables
+from placement.packing.compiled_loops import compiled_form
 
 BucketFill: Final = compiled_form(bucket_loop.BucketFill)
 

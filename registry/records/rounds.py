@@ -339,9 +339,6 @@ class PastHoldingChanges:
     gone: tuple[UUID, ...] = ()
     anew: bool = False  #: whether everything that was kept is deleted first
 
-    def __bool__(self) -> bool:
-        return bool(self.kept or self.gone or self.anew)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundCommit:
@@ -378,7 +375,7 @@ class RoundCommit:
     holdings: RoundHoldings | None = None  #: None: proofs do not let tenants recompute shares
     #: half-life and horizon of past holdings; None: they did not count
     memory: Mapping[str, int] | None = None
-    past_holdings: PastHoldingChanges = PastHoldingChanges()
+    past_holdings: PastHoldingChanges | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,7 +129,7 @@ def commit_round(
             connection, Counter(vm.request_id for vm, _ in chosen if vm.generation == 0)
         )
         record_reserved_room(connection, commit.reserved, moved, number, now=now, actor=ACTOR)
-    if commit.past_holdings:
+    if commit.past_holdings is not None:
         write_past_holdings(connection, commit.past_holdings)
     # 6. Insert the assignments, and the inputs and the outcome for replays.
     with background_executor(connection) as later:

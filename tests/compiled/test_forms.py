@@ -8,9 +8,9 @@ from types import ModuleType
 import pytest
 
 from controller.cli.doctor.loops import loop_findings
-from placement.compiled import forms
-from placement.compiled.forms import Loop, LoopForm, compiled_form, loops, source_digest
 from placement.fuga import exchange_loop
+from placement.packing import compiled_loops as forms
+from placement.packing.compiled_loops import Loop, LoopForm, compiled_form, loops, source_digest
 
 
 @pytest.fixture

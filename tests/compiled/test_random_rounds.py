@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from placement import Budget, policy_by_name
-from placement.compiled.forms import LoopForm, loops
 from placement.fuga import exchange
 from placement.model.vm_kinds import vm_kinds
+from placement.packing.compiled_loops import LoopForm, loops
 from placement.packing.draft import Draft
 from tests.builders import a_snapshot
 from tests.compiled.plain_loops import plain_loops

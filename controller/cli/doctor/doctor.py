@@ -92,7 +92,7 @@ def doctor(
     if hosts:
         print_differences(session, repair=repair, yes=yes)
         return
-    from placement.compiled.forms import loops  # noqa: PLC0415 - as the next
+    from placement.packing.compiled_loops import loops  # noqa: PLC0415 - as the next
     from registry.hosts import FailurePolicy  # noqa: PLC0415 - slow; `--help` needs none
 
     settings = load_settings()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from controller.cli.doctor.check_result import CheckResult
 
 if TYPE_CHECKING:
-    from placement.compiled.forms import Loop
+    from placement.packing.compiled_loops import Loop
 
 #: What to do about a loop that is not compiled, by its form.
 _REMEDIES: Final = {

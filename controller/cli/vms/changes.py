@@ -22,23 +22,30 @@ TtlOption = Annotated[
 ]
 
 
-CountOption = Annotated[
-    str,
-    typer.Option(
-        "-n", "--count", metavar="N[..MAX]", help="Number of VMs; up to MAX with borrowed ones"
-    ),
-]
-
-
 def parse_count(given: str) -> dict[str, int]:
     """Parse ``N`` or ``N..MAX`` as fields of a request."""
     least, dots, most = given.partition("..")
     try:
         return {"count": int(least), **({"max_count": int(most)} if dots else {})}
     except ValueError:
-        raise BadInputError(
-            f"--count {given!r}: wanted a number of VMs such as 4, or 4..20"
-        ) from None
+        raise typer.BadParameter(f"{given!r}: wanted a number of VMs such as 4, or 4..20") from None
+
+
+def _check_count(given: str) -> str:
+    parse_count(given)
+    return given
+
+
+CountOption = Annotated[
+    str,
+    typer.Option(
+        "-n",
+        "--count",
+        metavar="N[..MAX]",
+        help="Number of VMs; up to MAX with borrowed ones",
+        callback=_check_count,
+    ),
+]
 
 
 def count_text(request: Mapping[str, Any]) -> str:

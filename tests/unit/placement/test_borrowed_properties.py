@@ -48,7 +48,7 @@ def with_borrowed(draw: st.DrawFn, unit: bool = False, spot: bool = False) -> Sn
         gangs = draw(st.booleans())
         snapshot = draw(contended_snapshots(max_requests=8, open_part=0.95, gangs=gangs))
     free, held, running = snapshot.free.copy(), snapshot.held.copy(), []
-    for _ in range(draw(st.integers(0, 16))):
+    for _ in range(draw(st.integers(6, 16))):
         host = draw(st.integers(0, len(free) - 1))
         request = draw(st.integers(0, len(snapshot.count) - 1))
         amounts, tenant = snapshot.demand[request], int(snapshot.tenant[request])

@@ -137,7 +137,7 @@ def test_capacity_says_whether_any_one_host_may_fail_and_what_is_missing(
     assert "3 VMs cannot be elsewhere" in out
     [row] = [line for line in out.splitlines() if line.startswith("kvm-07")]
     assert row.split()[1:] == ["2", "0190a6b2", "no", "room", "kvm-03", "1024", "memory_mib"]
-    assert "name a VM type, or what may fail" in fuga("capacity").err
+    assert "name a VM type, what may fail" in fuga("capacity").err
 
 
 def test_groups_of_vms_are_a_table(api: HttpApi, fuga: Fuga) -> None:

@@ -71,7 +71,7 @@ def source_digest(source: Path) -> str:
 
 def _compiled_module(module: ModuleType) -> ModuleType | None:
     """Return the compiled form of a module; None if it was not built for this interpreter."""
-    name = f"{__package__}.{module.__name__.rpartition('.')[2]}"
+    name = f"placement.compiled.{module.__name__.rpartition('.')[2]}"
     try:
         return import_module(name)
     except ImportError:
