@@ -200,14 +200,14 @@ def tenants_waiting_for_room(snapshot: Snapshot, allocation: Allocation) -> Bool
     """Return which tenants wait for room that others may hold, after an allocation, (N,).
 
     VMs that no host could take, or that a quota or a rule of their own keeps waiting, do not count:
-    a tenant that requests what it cannot get would have all others charged. What a request may
-    borrow does not wait.
+    a tenant that requests what it cannot get would have all others charged. Spot VMs and what a
+    request may borrow do not count: they get what others leave.
     """
-    borrowed = snapshot.borrowed
+    leftover = [each.asks for each in (snapshot.borrowed, snapshot.spot) if each is not None]
     waits = np.zeros(len(snapshot.weight), dtype=np.bool_)
     for left in allocation.left_out:
-        borrows = borrowed is not None and borrowed.asks[left.request]
-        if left.reason in _WAITS_FOR_ROOM and not borrows:
+        uses_leftover = any(asks[left.request] for asks in leftover)
+        if left.reason in _WAITS_FOR_ROOM and not uses_leftover:
             waits[snapshot.tenant[left.request]] = True
     return waits
 

@@ -10,7 +10,7 @@ requests for spot VMs.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,22 +19,23 @@ import numpy as np
 
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.borrowed_shares import BorrowedShares, Gain, Loss
-from placement.model.budget import Budget
-from placement.model.priorities import apply_priorities
+from placement.model.preemption import (
+    CostedPolicy,
+    Ends,
+    Preemptible,
+    RowCounts,
+    placed_counts,
+    rows_array,
+    vms_to_end,
+)
 from placement.model.snapshot import Allocation, Borrowed, LeftOut, Policy, Reason, Snapshot, Spot
 
 #: Reasons that more room would end.
 _FOR_ROOM: Final = frozenset(
     {Reason.NO_ROOM, Reason.GANG_NOT_WHOLE, Reason.ABOVE_OVERLOAD, Reason.NO_SLOTS}
 )
-#: How many of the youngest spot VMs of each host may end: at first, then, ...; at last all.
-_LEVELS: Final = (1, 2, 4, 16)
 #: Maximum looks of a round for borrowed VMs that end, each for one tenant.
 _MAX_TAKES: Final = 8
-
-_Counts = Counter[tuple[int, int]]  #: VMs by request and host
-_Ends = list[tuple[int, int]]  #: VMs that end, each with the request for which it does
-_Preemptible = Spot | Borrowed  #: running VMs that may end for requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +93,9 @@ def decide_spot_and_borrowed(
     rest = dataclasses.replace(
         rest, free=free - _room_freed_for_requests(rest, spot, borrowed, free)
     )
-    policy = _CostedPolicy(spot_pass.policy, seed, budget_units)
+    policy = CostedPolicy(spot_pass.policy, seed, budget_units)
     wanted = _vms_without_room(rest, spot, allocation)
-    ends, spot_lets_in = _vms_to_end(rest, spot, wanted, policy)
+    ends, spot_lets_in = vms_to_end(rest, spot, wanted, policy)
     details = {**allocation.details}
     if snapshot.spot is not None:
         details["spot"] = _ends_document(ends, spot_lets_in)
@@ -102,12 +103,12 @@ def decide_spot_and_borrowed(
     left_out: list[LeftOut] = []
     if borrowed is not None:
         then = _after_ends(rest, spot, ends, lets_in)
-        wanted = np.maximum(wanted - _placed_counts(lets_in, len(wanted)), 0)
+        wanted = np.maximum(wanted - placed_counts(lets_in, len(wanted)), 0)
         ends, borrowed_lets_in = _borrowed_vms_to_end(then, spot, borrowed, wanted, policy)
         details["borrowed"] = _ends_document(ends, borrowed_lets_in)
         lets_in += borrowed_lets_in
     closed = _closed_hosts(spot, allocation, lets_in)
-    after = rest.after_placing(_rows_array(lets_in)) if lets_in else rest
+    after = rest.after_placing(rows_array(lets_in)) if lets_in else rest
     if borrowed is not None:
         placed = _place_borrowed_vms(rest, borrowed, after, closed, policy)
         parts.append(placed.placed)
@@ -129,7 +130,7 @@ def decide_spot_and_borrowed(
     )
 
 
-def _ends_document(ends: _Ends, lets_in: _Counts) -> dict[str, list[list[int]]]:
+def _ends_document(ends: Ends, lets_in: RowCounts) -> dict[str, list[list[int]]]:
     """Return the VMs that end, and the requests that get their room, as an allocation has them."""
     return {
         "ends": [list(each) for each in ends],
@@ -149,25 +150,6 @@ def _no_spot(snapshot: Snapshot) -> Spot:
     )
 
 
-class _CostedPolicy:
-    """Runs the policy for borrowed and spot VMs, and adds up its work."""
-
-    def __init__(self, policy: Policy, seed: int, budget_units: int | None) -> None:
-        self._policy, self._seed, self._units = policy, seed, budget_units
-        self.work, self.cut = 0, False
-
-    def decide(self, snapshot: Snapshot) -> Allocation:
-        """Run the policy, apply priorities, and count the work."""
-        plain = dataclasses.replace(snapshot, priority=None)
-        rng = np.random.default_rng(self._seed)
-        found = self._policy.place(plain, rng, Budget(self._units))
-        self.work += found.work
-        self.cut = self.cut or found.cut
-        if snapshot.priority is None:
-            return found
-        return apply_priorities(snapshot, snapshot.priority, found)
-
-
 def _room_freed_for_requests(
     rest: Snapshot, spot: Spot, borrowed: Borrowed | None, free: IntArray
 ) -> IntArray:
@@ -185,11 +167,11 @@ def _room_freed_for_requests(
     return np.clip(promised, 0, free)
 
 
-def _after_ends(rest: Snapshot, running: _Preemptible, ends: _Ends, lets_in: _Counts) -> Snapshot:
+def _after_ends(rest: Snapshot, running: Preemptible, ends: Ends, lets_in: RowCounts) -> Snapshot:
     """Return what is left once VMs have ended and the requests that they end for are placed."""
     if not ends:
         return rest
-    after = rest.after_placing(_rows_array(lets_in))
+    after = rest.after_placing(rows_array(lets_in))
     free = after.free.copy()
     vms = [vm for vm, _ in ends]
     np.add.at(free, running.host[vms], running.amounts[vms])
@@ -197,14 +179,14 @@ def _after_ends(rest: Snapshot, running: _Preemptible, ends: _Ends, lets_in: _Co
 
 
 def _borrowed_vms_to_end(
-    rest: Snapshot, spot: Spot, borrowed: Borrowed, wanted: IntArray, policy: _CostedPolicy
-) -> tuple[_Ends, _Counts]:
+    rest: Snapshot, spot: Spot, borrowed: Borrowed, wanted: IntArray, policy: CostedPolicy
+) -> tuple[Ends, RowCounts]:
     """Return the borrowed VMs that end, and the requests and hosts that get their room.
 
     Tenants take in the order of their shares; each takes as far as `BorrowedShares` lets it.
     """
-    all_ends: _Ends = []
-    all_lets_in: _Counts = Counter()
+    all_ends: Ends = []
+    all_lets_in: RowCounts = Counter()
     if not borrowed.may_end.any() or not wanted.any():
         return all_ends, all_lets_in
     keeps = rest.held.copy()
@@ -223,13 +205,13 @@ def _borrowed_vms_to_end(
             if not _could_fit(rest, able, its):
                 break
             takes += 1
-            ends, lets_in = _vms_to_end(rest, able, its, policy, shares)
+            ends, lets_in = vms_to_end(rest, able, its, policy, shares)
             changed = shares.after(*_share_changes(rest, borrowed, ends, lets_in))
             if not ends or changed is None:
                 break
             shares, may_end = changed, may_end.copy()
             may_end[[vm for vm, _ in ends]] = False
-            its = np.maximum(its - _placed_counts(lets_in, len(its)), 0)
+            its = np.maximum(its - placed_counts(lets_in, len(its)), 0)
             its[its < rest.min_count] = 0
             rest = _after_ends(rest, borrowed, ends, lets_in)
             all_ends += ends
@@ -276,7 +258,7 @@ def _could_fit(rest: Snapshot, borrowed: Borrowed, wanted: IntArray) -> bool:
 
 
 def _share_changes(
-    rest: Snapshot, borrowed: Borrowed, ends: _Ends, lets_in: _Counts
+    rest: Snapshot, borrowed: Borrowed, ends: Ends, lets_in: RowCounts
 ) -> tuple[list[Gain], list[Loss]]:
     """Return what tenants gain and lose by ends of borrowed VMs."""
     gains = [
@@ -288,152 +270,6 @@ def _share_changes(
         for vm, request in ends
     ]
     return gains, losses
-
-
-def _vms_to_end(
-    rest: Snapshot,
-    running: _Preemptible,
-    wanted: IntArray,
-    policy: _CostedPolicy,
-    shares: BorrowedShares | None = None,
-) -> tuple[_Ends, _Counts]:
-    """Return the running VMs that end, and the requests and hosts that get their room.
-
-    With ``shares`` the VMs are borrowed, and those requests get no more than shares allow.
-    """
-    if not running.may_end.any() or not wanted.any():
-        return [], Counter()
-    wanted_snapshot = dataclasses.replace(rest, count=wanted)
-    first = policy.decide(_snapshot_without_youngest(wanted_snapshot, running, len(running.host)))
-    ruled = _interdependent_requests(rest)
-    whole: _Counts = Counter()
-    for request, host, count in first.placed.tolist():
-        whole[request, host] += count
-    few: _Counts = Counter({row: count for row, count in whole.items() if row[0] in ruled})
-    may = np.zeros_like(wanted)
-    for (request, _), count in whole.items():
-        may[request] += count
-    may[list(ruled)] = 0
-    maximum = int(np.bincount(running.host[running.may_end]).max())
-    for level in (*(each for each in _LEVELS if each < maximum), maximum):
-        if not may.any():
-            break
-        # A gang that does not fit whole at one level may at another.
-        minimum = np.where(_placed_counts(few, len(may)) > 0, 1, rest.min_count)
-        may_be = np.where(may >= minimum, may, 0)
-        if not may_be.any():
-            continue
-        there = dataclasses.replace(rest, count=may_be, min_count=minimum)
-        found = policy.decide(
-            _snapshot_less_rows(_snapshot_without_youngest(there, running, level), rest, few)
-        ).placed
-        for request, host, count in found.tolist():
-            few[request, host] += count
-            may[request] -= count
-    choices = []
-    for rows in (few, whole):
-        if shares is None:
-            ends = _ends_for_rows(rest, running, rows)
-        else:
-            assert isinstance(running, Borrowed)  # noqa: S101 - only those are bound by shares
-            rows, ends = _rows_within_shares(rest, running, rows, shares)  # noqa: PLW2901
-        hosts = {int(running.host[each]) for each, _ in ends}
-        # Of a gang all places are kept: it takes them together, or none.
-        lets_in = Counter(
-            {
-                (request, host): count
-                for (request, host), count in rows.items()
-                if host in hosts or (ends and rest.min_count[request] > 1)
-            }
-        )
-        choices.append((-sum(lets_in.values()), len(ends), ends, lets_in))
-    best = min(choices, key=lambda choice: choice[:2])
-    return best[2], best[3]
-
-
-def _rows_within_shares(
-    rest: Snapshot, borrowed: Borrowed, rows: _Counts, shares: BorrowedShares
-) -> tuple[_Counts, _Ends]:
-    """Return as much of the rows as shares allow, and the borrowed VMs that end for them.
-
-    Of a gang it is at least the minimum, or nothing.
-    """
-    gangs = {request for request, _ in rows if rest.min_count[request] > 1}
-    dropped: set[int] = set()
-    while True:
-        taking = _BorrowedTaking(rest, borrowed, shares)
-        for (request, host), count in sorted(rows.items()):
-            if request in dropped or (host not in taking.vms_of and request not in gangs):
-                continue
-            for number in range(count, 0, -1):
-                if taking.take(request, host, number):
-                    break
-        given = _placed_counts(taking.rows, len(rest.count))
-        broken = {each for each in gangs - dropped if 0 < given[each] < rest.min_count[each]}
-        if not broken:
-            return taking.rows, taking.ends()
-        dropped |= broken
-
-
-class _BorrowedTaking:
-    """Borrowed VMs that end, row by row, for requests that get their room."""
-
-    def __init__(self, rest: Snapshot, borrowed: Borrowed, shares: BorrowedShares) -> None:
-        self._rest, self._borrowed, self._shares = rest, borrowed, shares
-        self.vms_of = dict(_vms_by_host(borrowed))  #: the youngest first
-        self.rows: _Counts = Counter()
-        self._room = rest.free.copy()  # once those have ended and the rows are placed
-        self._ended: defaultdict[int, list[int]] = defaultdict(list)
-
-    def take(self, request: int, host: int, count: int) -> bool:
-        """End the VMs that a row needs; do nothing and return False if shares forbid it."""
-        taker, amounts = int(self._rest.tenant[request]), self._borrowed.amounts
-        takes = count * self._rest.demand[request]
-        shares = self._shares.after([(taker, takes)], ())
-        room, ending = self._room[host] - takes, list[int]()
-        while shares is not None and (room < 0).any():
-            gone = {*self._ended[host], *ending}
-            helps = [
-                vm
-                for vm in self.vms_of.get(host, ())
-                if vm not in gone and (amounts[vm][room < 0] > 0).any()
-            ]
-            vm, shares = self._next_to_end(taker, helps, shares)
-            ending.append(vm)
-            room = room + amounts[vm]
-        if shares is None:
-            return False
-        self._shares, self._room[host] = shares, room
-        self._ended[host] += ending
-        self.rows[request, host] = count
-        return True
-
-    def _next_to_end(
-        self, taker: int, helps: Sequence[int], shares: BorrowedShares
-    ) -> tuple[int, BorrowedShares | None]:
-        """Return the VM that ends next, with the shares after it; None if none may end.
-
-        It is the youngest that helps of the tenant that holds most compared to the taker.
-        """
-        first = {int(self._borrowed.tenant[vm]): vm for vm in reversed(helps)}
-        for borrower in sorted(first, key=lambda each: -shares.lead(each, taker)):
-            vm = first[borrower]
-            loss = taker, borrower, self._borrowed.amounts[vm]
-            if (changed := shares.after((), [loss])) is not None:
-                return vm, changed
-        return -1, None
-
-    def ends(self) -> _Ends:
-        """Return the VMs that end, each with its request; none that could stay."""
-        ends: _Ends = []
-        for host, ending in sorted(self._ended.items()):
-            for vm in sorted(ending):  # the oldest first: it has most to lose
-                if (self._room[host] >= self._borrowed.amounts[vm]).all():
-                    ending.remove(vm)
-                    self._room[host] -= self._borrowed.amounts[vm]
-            rows = [(request, n) for (request, at), n in sorted(self.rows.items()) if at == host]
-            ends += _ends_on_host(self._rest, self._borrowed, rows, self._rest.free[host], ending)
-        return sorted(ends)
 
 
 def _vms_without_room(rest: Snapshot, spot: Spot, allocation: Allocation) -> IntArray:
@@ -454,88 +290,7 @@ def _vms_without_room(rest: Snapshot, spot: Spot, allocation: Allocation) -> Int
     return wanted
 
 
-def _interdependent_requests(snapshot: Snapshot) -> set[int]:
-    """Return the requests whose hosts depend on each other by a hard group or a spread."""
-    rules = snapshot.constraints
-    if rules is None:
-        return set()
-    ruled = {request for group in rules.groups if group.hard for request in group.requests}
-    return ruled | {each.request for each in rules.spreads}
-
-
-def _snapshot_without_youngest(snapshot: Snapshot, running: _Preemptible, max_vms: int) -> Snapshot:
-    """Return the snapshot without the ``max_vms`` youngest of the running VMs of each host."""
-    free = snapshot.free.copy()
-    for host, vms in _vms_by_host(running):
-        free[host] += running.amounts[vms[:max_vms]].sum(axis=0)
-    return dataclasses.replace(snapshot, free=free)
-
-
-def _vms_by_host(running: _Preemptible) -> Iterator[tuple[int, list[int]]]:
-    """Yield hosts with the VMs that may end there, the youngest first."""
-    of_host: defaultdict[int, list[int]] = defaultdict(list)
-    for vm in np.flatnonzero(running.may_end)[::-1].tolist():
-        of_host[int(running.host[vm])].append(vm)
-    yield from sorted(of_host.items())
-
-
-def _snapshot_less_rows(there: Snapshot, rest: Snapshot, rows: _Counts) -> Snapshot:
-    """Return a snapshot whose hosts and quotas have lost what the rows take."""
-    if not rows:
-        return there
-    placed = _rows_array(rows)
-    free = there.free.copy()
-    np.subtract.at(free, placed[:, 1], placed[:, 2:] * rest.demand[placed[:, 0]])
-    after = rest.after_placing(placed)
-    # Rows may need more than may end at this level: nothing is left there.
-    return dataclasses.replace(
-        there, free=np.maximum(free, 0), held=after.held, allowances=after.allowances
-    )
-
-
-def _ends_for_rows(rest: Snapshot, running: _Preemptible, rows: _Counts) -> _Ends:
-    """Return the VMs that end for rows of requests, each with its request."""
-    on_host: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-    for (request, host), count in sorted(rows.items()):
-        on_host[host].append((request, count))
-    ends: _Ends = []
-    for host, vms in _vms_by_host(running):
-        if host not in on_host:
-            continue
-        takes = [count * rest.demand[request] for request, count in on_host[host]]
-        short = np.sum(takes, axis=0) - rest.free[host]
-        ending: list[int] = []
-        for vm in vms:
-            if (short <= 0).all():
-                break
-            if (running.amounts[vm][short > 0] > 0).any():
-                ending.append(vm)
-                short = short - running.amounts[vm]
-        for vm in reversed(ending.copy()):  # the oldest first: it has most to lose
-            if (short + running.amounts[vm] <= 0).all():
-                ending.remove(vm)
-                short = short + running.amounts[vm]
-        ends += _ends_on_host(rest, running, on_host[host], rest.free[host], ending)
-    return sorted(ends)
-
-
-def _ends_on_host(
-    rest: Snapshot,
-    running: _Preemptible,
-    lets_in: Sequence[tuple[int, int]],
-    free: IntArray,
-    ending: Sequence[int],
-) -> Iterator[tuple[int, int]]:
-    """Yield each VM that ends on a host, with the first request that needs its room."""
-    room, vms, taken = free, list(ending), np.zeros_like(free)
-    for request, count in lets_in:
-        taken = taken + count * rest.demand[request]
-        while vms and (taken > room).any():
-            room = room + running.amounts[vms[0]]
-            yield vms.pop(0), request
-
-
-def _closed_hosts(spot: Spot, allocation: Allocation, lets_in: _Counts) -> list[int]:
+def _closed_hosts(spot: Spot, allocation: Allocation, lets_in: RowCounts) -> list[int]:
     """Return the hosts that take no new borrowed or spot VMs: their room is kept for others."""
     waits = {left.request for left in allocation.left_out}
     kept_for = [
@@ -549,7 +304,7 @@ def _closed_hosts(spot: Spot, allocation: Allocation, lets_in: _Counts) -> list[
 
 
 def _place_borrowed_vms(
-    rest: Snapshot, borrowed: Borrowed, after: Snapshot, closed: list[int], policy: _CostedPolicy
+    rest: Snapshot, borrowed: Borrowed, after: Snapshot, closed: list[int], policy: CostedPolicy
 ) -> Allocation:
     """Place the requested borrowed VMs in the room that ordinary requests leave."""
     free = rest.free.copy()
@@ -567,7 +322,7 @@ def _place_borrowed_vms(
 
 
 def _place_spot_vms(
-    rest: Snapshot, spot: Spot, after: Snapshot, closed: list[int], policy: _CostedPolicy
+    rest: Snapshot, spot: Spot, after: Snapshot, closed: list[int], policy: CostedPolicy
 ) -> Allocation:
     """Place the requested spot VMs in the room that other requests leave."""
     free = rest.free.copy()
@@ -598,7 +353,7 @@ def _margin_room(free: IntArray, pool: IntArray, thousandths: int) -> IntArray:
 
 
 def _replace_reasons(
-    left_out: Sequence[LeftOut], spot: Spot, lets_in: _Counts
+    left_out: Sequence[LeftOut], spot: Spot, lets_in: RowCounts
 ) -> Iterator[LeftOut]:
     """Yield the unplaced VMs; where others end to make room for them, that is the reason."""
     coming = Counter({request: 0 for request, _ in lets_in})
@@ -612,21 +367,6 @@ def _replace_reasons(
         for reason, number in ((Reason.SPOT_ENDING, count), (left.reason, left.count - count)):
             if number:
                 yield dataclasses.replace(left, count=number, reason=reason)
-
-
-def _placed_counts(rows: _Counts, requests: int) -> IntArray:
-    """Return the VMs of each request in these rows, (Q,)."""
-    given = np.zeros(requests, dtype=np.int64)
-    for (request, _), count in rows.items():
-        given[request] += count
-    return given
-
-
-def _rows_array(rows: _Counts) -> IntArray:
-    """Return rows of request, host and count as a sorted array, (P, 3)."""
-    return np.array([(*row, count) for row, count in sorted(rows.items())], dtype=np.int64).reshape(
-        -1, 3
-    )
 
 
 def _sort_rows(placed: IntArray) -> IntArray:

@@ -25,7 +25,7 @@ from placement.fairness.memory import (
     tenants_waiting_for_room,
 )
 from placement.model.memory import PARTS, HoldingMemory
-from placement.model.snapshot import Allocation, LeftOut, Reason, Snapshot
+from placement.model.snapshot import Allocation, LeftOut, Reason, Snapshot, Spot
 from placement.model.tenant_tree import TenantTree
 
 HOUR_US = 3600 * 10**6
@@ -245,6 +245,22 @@ def test_only_waiting_for_room_charges_others(reason: Reason, counts: bool) -> N
     new = memory_after_round(tree, [None] * 3, pasts, held=snapshot.held, waits=waits, now_us=0)
     charged = [each.charged for each in new if each is not None]
     assert charged == [(0,), (5,) if counts else (0,)]  # the one that waits is not charged for it
+
+
+def test_waiting_for_spot_vms_charges_nobody() -> None:
+    none = np.zeros(0, dtype=np.int64)
+    spot = Spot(
+        asks=np.array([True, False]),
+        host=none,
+        tenant=none,
+        amounts=np.zeros((0, 1), dtype=np.int64),
+        may_end=np.zeros(0, dtype=np.bool_),
+    )
+    snapshot = dataclasses.replace(a_snapshot([[5], [5]], None), spot=spot)
+    left = tuple(LeftOut(request=each, count=1, reason=Reason.NO_ROOM) for each in range(2))
+    allocation = Allocation(placed=np.zeros((0, 3), dtype=np.int64), left_out=left)
+
+    assert tenants_waiting_for_room(snapshot, allocation).tolist() == [False, True]
 
 
 def test_a_group_is_charged_while_others_outside_it_wait() -> None:
