@@ -78,7 +78,7 @@ def test_a_round_ends_no_more_spot_vms_than_let_a_request_in_and_keeps_their_roo
     waiting = explain_request(register, wanted.id, an_operator(register)).waiting
     assert waiting is not None
     assert waiting.reason == "spot_ending"
-    assert "spot VMs end to make room" in waiting.message
+    assert "spot VMs or borrowed VMs end to make room" in waiting.message
     shown = RoundDetail.of(register.rounds.get(told.number), None)
     assert {(each.vm, each.tenant, each.request) for each in shown.spot_preemptions} == {
         (vm.name, "a", "web") for vm in ends

@@ -61,9 +61,9 @@ def list_prices(caller: AnyCaller, registry: RegistryDep) -> PriceList:
     return registry.prices.list()
 
 
-@router.put("/currency", response_model=Currency, responses=problem_responses(403))
+@router.put("/currency", response_model=Currency, responses=problem_responses(403, 409))
 def set_currency(body: CurrencyInput, caller: Operator, registry: RegistryDep) -> Currency:
-    """Set what prices and costs are in. Prices keep their numbers."""
+    """Set what prices and costs are in. It is refused once a month is closed."""
     return registry.prices.set_currency(
         body.name, minor_digits=body.minor_digits, actor=caller.actor
     )
@@ -84,7 +84,9 @@ def set_price(body: PriceInput, caller: Operator, creation: IdempotencyDep) -> R
     )
 
 
-@router.delete("/{resource}/{since}", response_model=Price, responses=problem_responses(403, 404))
+@router.delete(
+    "/{resource}/{since}", response_model=Price, responses=problem_responses(403, 404, 409)
+)
 def remove_price(
     resource: Name,
     since: DayText,
