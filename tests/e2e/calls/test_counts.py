@@ -73,7 +73,11 @@ def test_lists_are_narrowed_by_a_part_of_the_name_and_nothing_in_it_is_a_pattern
 
 @pytest.mark.parametrize(
     ("path", "part", "name"),
-    [("host-map", "hosts", "map"), ("shares", "views", "accounts"), ("counts", "views", "counts")],
+    [
+        ("host-map", "hosts", "map"),
+        ("shares", "cluster_queries", "accounts"),
+        ("counts", "cluster_queries", "counts"),
+    ],
 )
 def test_many_who_ask_at_once_for_what_costs_much_share_its_making(
     api: Api, monkeypatch: pytest.MonkeyPatch, path: str, part: str, name: str
