@@ -55,6 +55,7 @@ def vms_to_end(
 ) -> tuple[Ends, RowCounts]:
     """Return the running VMs that end, and the requests and hosts that get their room.
 
+    ``wanted`` is how many VMs of each request are without room, (Q,).
     With ``shares`` the VMs are borrowed, and those requests get no more than shares allow.
     """
     if not running.may_end.any() or not wanted.any():
