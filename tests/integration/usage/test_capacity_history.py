@@ -304,6 +304,7 @@ def random_hour(draw: random.Random) -> Hour:
     return hour
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(20))
 def test_a_packed_day_is_the_same_day(seed: int) -> None:
     draw = random.Random(seed)

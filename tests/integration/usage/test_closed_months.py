@@ -76,6 +76,7 @@ def ended(register: Registry, raw: RawSql) -> Registry:
     return register
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_closed_months_are_what_the_events_and_prices_say(
     register: Registry, raw: RawSql, seed: int

@@ -104,6 +104,7 @@ def expected_cents(
     return dict(cents)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_costs_are_what_the_events_and_prices_say(
     register: Registry, raw: RawSql, seed: int

@@ -36,6 +36,7 @@ from tests.register import (
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_usage_is_what_the_events_say(register: Registry, raw: RawSql, seed: int) -> None:
     site = Site(register, raw, seed)
