@@ -10,7 +10,6 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from registry.admin.capacity_history import CapacityHistory
 from registry.admin.clock_steps import ClockSteps
 from registry.admin.connections import DatabaseConnections, database_connections
 from registry.admin.database_role import DatabaseRoles, database_roles
@@ -28,6 +27,7 @@ from registry.admin.what_ifs import WhatIfs
 from registry.audit.audit import Audit
 from registry.audit.events import Events
 from registry.audit.idempotency import Idempotency
+from registry.capacity.capacity_history import CapacityHistory
 from registry.catalogue.resources import Resources
 from registry.catalogue.vm_types import VmTypes
 from registry.consoles.holds import ConsoleHolds

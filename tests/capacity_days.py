@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
-from registry.usage.packed_days import HOURS, Hour, pack_day
+from registry.capacity.packed_days import HOURS, Hour, pack_day
 from tests.raw_sql import RawSql
 
 #: The amount in service, and the committed amount of a day that is so many days ago.

@@ -19,7 +19,7 @@ from typing import Final
 from benchmarks.kit import by_clock, parser, unless
 from benchmarks.registered import ask, connected, load, run_what_was_placed, tidy
 from registry import Registry, upgrade
-from registry.usage.packed_days import HOURS, Hour, pack_day
+from registry.capacity.packed_days import HOURS, Hour, pack_day
 from tests.register import take_lease
 from tests.servers.postgres import DURABLE, postgres_server, why_not
 

@@ -12,7 +12,7 @@ from typing import Final, Literal
 import numpy as np
 
 from placement.model.arrays import FloatArray
-from registry.admin import CapacityPoint
+from registry.capacity import CapacityPoint
 
 #: Two whole weeks: within fewer days the days of the week look like a trend.
 MIN_DAYS: Final = 14

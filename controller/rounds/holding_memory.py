@@ -73,15 +73,15 @@ class RoundMemory:
     pasts: tuple[tuple[int, ...], ...]  #: of each node
     idle_groups: Mapping[UUID, PastHolding]  #: groups without tenants that count as charged
     gone: tuple[UUID, ...]  #: tenants and groups that were removed
-    anew: bool  #: whether earlier rounds counted no past holdings: what is kept is older
+    starts_empty: bool  #: whether earlier rounds counted no past holdings: what is kept is older
 
     @classmethod
     def read(
         cls, view: ClusterView, store: MemoryStore, cache: MemoryCache, half_life_s: int
     ) -> RoundMemory:
         """Read the memory for a round's view of the cluster."""
-        anew = view.last is None or view.last.memory is None
-        rows = {} if anew else store.past_holdings()
+        starts_empty = view.last is None or view.last.memory is None
+        rows = {} if starts_empty else store.past_holdings()
         found, groups = build_tenant_tree(view.tenants, view.groups)
         tree = found or TenantTree.flat(np.array([tenant.weight for tenant in view.tenants]))
         owners: list[UUID | None] = [None] * len(tree.parent)
@@ -116,7 +116,7 @@ class RoundMemory:
                 if owner in rows and any(rows[owner].charged.values())
             },
             gone=tuple(sorted(rows.keys() - present)),
-            anew=anew,
+            starts_empty=starts_empty,
         )
 
     def changes(
@@ -137,7 +137,7 @@ class RoundMemory:
                 },
             },
             gone=self.gone,
-            anew=self.anew,
+            replaces_all=self.starts_empty,
         )
 
     def document(self) -> dict[str, int]:

@@ -63,8 +63,8 @@ class BorrowedShares:
         """Return by how much a tenant's branch holds more than another's; 0 for itself."""
         if tenant == other:
             return 0.0
-        node, beside = self._parting_nodes(tenant, other)
-        return self._level(node) - self._level(beside)
+        node, other_node = self._parting_nodes(tenant, other)
+        return self._level(node) - self._level(other_node)
 
     def _keeps_rule(self, taker: int, borrower: int) -> bool:
         """Return whether the taker's branch holds no more than the borrower's."""

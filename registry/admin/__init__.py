@@ -14,7 +14,6 @@ from registry.admin.past_tenants import PastQuota, PastStanding, PastTenant
 from registry.admin.processes import BEAT_S, LATE_S, is_late
 from registry.admin.retention import Periods, PurgeCounts
 from registry.lifecycle import WhatIfEvent, WhatIfState
-from registry.records.capacity import CapacityPoint
 from registry.records.liveness import (
     ClockStep,
     HostPollSummary,
@@ -28,7 +27,6 @@ __all__ = [
     "BEAT_S",
     "HELD",
     "LATE_S",
-    "CapacityPoint",
     "ClockStep",
     "FleetCounts",
     "FleetHost",

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy import Column, Connection, Select, delete, exists, func, select
 
-from registry.admin.capacity_history import KEPT
+from registry.capacity.capacity_history import KEPT
 from registry.db.bulk import is_any_of
 from registry.db.clock import db_now, earlier_time
 from registry.db.engine import Database, retry_on_rollback

@@ -1191,7 +1191,7 @@ site_currency = Table(
 )
 
 # Label sets of hosts, whose capacity is recorded apart. The first two numbers have no row: see
-# `registry.admin.capacity_history`.
+# `registry.capacity.capacity_history`.
 capacity_classes = Table(
     "capacity_classes",
     metadata,
@@ -1199,7 +1199,7 @@ capacity_classes = Table(
     Column("labels", Text, nullable=False),  # sorted, joined by commas
 )
 
-# A row for each day (UTC) and class; `registry.usage.packed_days` packs its hours.
+# A row for each day (UTC) and class; `registry.capacity.packed_days` packs its hours.
 capacity_days = Table(
     "capacity_days",
     metadata,

@@ -337,7 +337,7 @@ class PastHoldingChanges:
 
     kept: Mapping[UUID, PastHolding] = field(default_factory=dict)
     gone: tuple[UUID, ...] = ()
-    anew: bool = False  #: whether everything that was kept is deleted first
+    replaces_all: bool = False  #: whether everything that was kept is deleted first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

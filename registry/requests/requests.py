@@ -246,7 +246,7 @@ class Requests:
         """
         with self._database.write() as connection:
             request = _get_request(connection, id)
-            if request.max_count is not None:  # no round lends it another VM meanwhile
+            if request.max_count is not None:  # no round lends it another VM before this commits
                 lock_requesting_tenant(connection, request.tenant)
             delete_vms(connection, vms.c.request_id == id, now=db_now(connection), actor=actor)
             return _get_request(connection, id)

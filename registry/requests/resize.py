@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, and_, delete, insert, select, update
 
 from registry.audit.events import record_event
-from registry.db.bulk import execute_parameters, is_any_of
+from registry.db.bulk import chunks, execute_parameters, is_any_of
 from registry.db.locks import lock_vms
 from registry.db.names import check_int
 from registry.db.schema import (
@@ -79,7 +79,8 @@ def resize(
         room = max(0, min(surplus - len(named), most - count))
         placed = [row for row in rows if row.placed and row.id not in named]
         lent = placed[len(placed) - min(room, len(placed)) :]
-    rows = [row for row in rows if row not in lent]
+    lent_ids = {row.id for row in lent}
+    rows = [row for row in rows if row.id not in lent_ids]
     _set_borrowed(connection, [row.id for row in promoted], borrowed=False)
     _set_borrowed(connection, [row.id for row in lent], borrowed=True)
     before = len(rows) + len(lent)
@@ -153,13 +154,12 @@ def add_vms(
 
 def _set_borrowed(connection: Connection, keys: Collection[UUID], *, borrowed: bool) -> None:
     """Mark VMs as borrowed, or as ordinary ones, whose announced ends are withdrawn."""
-    if not keys:
-        return
-    these = is_any_of(connection, vms.c.id, sorted(keys))
-    connection.execute(update(vms).where(these).values(borrowed=borrowed))
-    if not borrowed:
-        ends = is_any_of(connection, spot_preemptions.c.vm_id, sorted(keys))
-        connection.execute(delete(spot_preemptions).where(ends))
+    for some in chunks(sorted(keys)):
+        these = is_any_of(connection, vms.c.id, some)
+        connection.execute(update(vms).where(these).values(borrowed=borrowed))
+        if not borrowed:
+            ends = is_any_of(connection, spot_preemptions.c.vm_id, some)
+            connection.execute(delete(spot_preemptions).where(ends))
 
 
 def _is_wanted_vm(request_id: UUID) -> Any:

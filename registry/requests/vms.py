@@ -236,18 +236,19 @@ class Vms:
         with self._database.write() as connection:
             vm = _get_vm(connection, id)
             elastic = select(requests.c.max_count).where(requests.c.id == vm.request_id)
-            if connection.scalar(elastic) is not None:  # no round lends another VM meanwhile
+            if connection.scalar(elastic) is not None:
+                # No round lends another VM before this commits.
                 lock_requesting_tenant(connection, vm.tenant)
                 vm = _get_vm(connection, id)
             deleted = delete_vms(connection, vms.c.id == id, now=db_now(connection), actor=actor)
             if deleted:
+                count = requests.c.count - (0 if vm.borrowed else 1)
+                # A request whose maximum is its count is not elastic.
+                max_count = func.nullif(requests.c.max_count - 1, count)
                 connection.execute(
                     update(requests)
                     .where(requests.c.id == vm.request_id)
-                    .values(
-                        count=requests.c.count - (0 if vm.borrowed else 1),
-                        max_count=requests.c.max_count - 1,
-                    )
+                    .values(count=count, max_count=max_count)
                 )
             return _get_vm(connection, id)
 

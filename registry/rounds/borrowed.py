@@ -73,7 +73,7 @@ def borrowed_view(
 
 
 def lock_borrowers(connection: Connection, placements: Sequence[Placement]) -> None:
-    """Lock the tenants whose requests borrow VMs, so that none is resized or deleted meanwhile."""
+    """Lock the tenants whose requests borrow VMs, so that none is resized or deleted before."""
     keys: set[UUID] = set()
     for some in chunks(sorted({each.request_id for each in placements})):
         query = select(requests.c.tenant_id).where(is_any_of(connection, requests.c.id, some))

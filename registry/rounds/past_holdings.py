@@ -28,7 +28,7 @@ def read_past_holdings(connection: Connection) -> Mapping[UUID, PastHolding]:
 
 def write_past_holdings(connection: Connection, changes: PastHoldingChanges) -> None:
     """Replace what is kept of some tenants and groups, and delete what is kept of others."""
-    if changes.anew:
+    if changes.replaces_all:
         connection.execute(delete(past_holdings))
     for some in chunks(sorted([*changes.gone, *changes.kept])):
         connection.execute(

@@ -35,7 +35,7 @@ from registry.usage.entry_digests import (
     tenant_leaves,
 )
 from registry.usage.prices import PRICES, read_currency
-from registry.usage.tenant_tree import TenantTree
+from registry.usage.tenant_names import TenantNames
 from registry.usage.usage import ADDED_AFTER, is_due, month_period, read_lines
 
 MAX_COST: Final = Decimal(1_000_000_000_000)
@@ -66,7 +66,7 @@ class ClosedMonths:
         """
         month = _first_day(month)
         with self._database.write() as connection:
-            # No price changes meanwhile, and no assignment moves into the daily sums.
+            # Until this commits no price changes, and no assignment moves into the daily sums.
             take_advisory_lock(connection, PRICES)
             take_advisory_lock(connection, SUMS)
             _check_closable(connection, month, earlier_time(db_now(connection), by))
@@ -97,12 +97,12 @@ class ClosedMonths:
             if currency is None:
                 raise ConflictError("the site has no currency: fuga price currency EUR")
             _check_cost(cost, currency.minor_digits)
-            tree = TenantTree(connection)
-            key = tree.key_of("tenant", tenant)
+            names = TenantNames(connection)
+            key = names.key_of("tenant", tenant)
             line = ClosedLine(
                 tenant_id=key,
                 tenant=tenant,
-                groups=tree.groups_of(key),
+                groups=names.groups_of(key),
                 vm_type=None,
                 resource=CORRECTION,
                 cost=cost,
@@ -189,7 +189,7 @@ def _check_closable(connection: Connection, month: date, now: datetime) -> None:
 def _read_month(connection: Connection, month: date) -> Sequence[ClosedLine]:
     """Return the lines of a month, in order of tenants, types, resources and days of prices."""
     currency = read_currency(connection)
-    tree = TenantTree(connection)
+    names = TenantNames(connection)
     found = []
     for key, held, charged in read_lines(connection, [month_period(month)]).items():
         price = None if key.version is None else key.version.price
@@ -200,8 +200,8 @@ def _read_month(connection: Connection, month: date) -> Sequence[ClosedLine]:
         found.append(
             ClosedLine(
                 tenant_id=key.tenant_id,
-                tenant=tree.name_of(key.tenant_id),
-                groups=tree.groups_of(key.tenant_id),
+                tenant=names.name_of(key.tenant_id),
+                groups=names.groups_of(key.tenant_id),
                 vm_type=key.vm_type,
                 resource=key.resource,
                 held=held,

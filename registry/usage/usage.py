@@ -33,7 +33,7 @@ from registry.usage.daily_usage import DAY, add_to_sums, next_month, to_day, to_
 from registry.usage.holding_times import IS_RELEASED, IS_UNSUMMED, seconds, to_microseconds
 from registry.usage.period_sums import Period, PeriodSums, read_sums
 from registry.usage.prices import PriceBook, read_currency, read_prices
-from registry.usage.tenant_tree import TenantTree
+from registry.usage.tenant_names import TenantNames
 
 #: Assignments that are added to the sums in one transaction.
 BATCH: Final = 200
@@ -89,17 +89,17 @@ class UsageSums:
             raise InvalidError("by", by, "tenant, group, type or label:KEY")
         with self._database.read() as connection:
             until = earlier_time(db_now(connection), until)
-            tree = TenantTree(connection)
-            keys = tree.selected(tenant, group)
+            names = TenantNames(connection)
+            keys = names.selected(tenant, group)
             currency = read_currency(connection)
-            totals = _Totals(by, tree, 0 if currency is None else currency.minor_digits)
+            totals = _Totals(by, names, 0 if currency is None else currency.minor_digits)
             if since < until:
                 period = Period(to_microseconds(since), to_microseconds(until))
                 closed = [month for month in closed_months(connection) if _contains(period, month)]
                 # Closed months do not have labels.
                 opened = [period] if label else list(_without_months(period, closed))
                 totals.add_lines(read_lines(connection, opened, keys=keys, label=label))
-                key = None if tenant is None else tree.key_of("tenant", tenant)
+                key = None if tenant is None else names.key_of("tenant", tenant)
                 for line in read_closed_lines(connection, closed, tenant_id=key):
                     if group is None or group in line.groups:
                         totals.add_closed(line)
@@ -212,9 +212,9 @@ class _Name(NamedTuple):
 class _Totals:
     """Sums of lines, by the names by which usage is split."""
 
-    def __init__(self, by: str | None, tree: TenantTree, minor_digits: int) -> None:
+    def __init__(self, by: str | None, names: TenantNames, minor_digits: int) -> None:
         self._by = by
-        self._tree = tree
+        self._names = names
         self._minor_digits = minor_digits
         self._totals: defaultdict[_Name, _Total] = defaultdict(_Total)
 
@@ -229,9 +229,9 @@ class _Totals:
     def _name_of(self, line: LineKey) -> str | None:
         match self._by:
             case "tenant":
-                return self._tree.name_of(line.tenant_id)
+                return self._names.name_of(line.tenant_id)
             case "group":
-                return next(iter(self._tree.groups_of(line.tenant_id)), None)
+                return next(iter(self._names.groups_of(line.tenant_id)), None)
             case "type":
                 return line.vm_type
             case _:

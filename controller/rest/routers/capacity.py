@@ -24,7 +24,7 @@ from controller.rest.schemas.requests import (
 from controller.rest.schemas.values import PageOf
 from controller.rounds.policy_process import PolicyProcess
 from registry import ConflictError
-from registry.admin import CapacityPoint
+from registry.capacity import CapacityPoint
 from registry.db import Page
 
 router = APIRouter(

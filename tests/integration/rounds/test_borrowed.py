@@ -157,6 +157,19 @@ def test_a_deleted_vm_is_not_borrowed_again(register: Registry, elastic: Request
     assert register.check() == []
 
 
+def test_a_request_whose_last_borrowed_vm_is_deleted_is_not_elastic(
+    register: Registry, elastic: Request
+) -> None:
+    vms = grown(register, elastic)
+    register.requests.change(elastic.id, max_count=len(vms), actor="cli")
+
+    for vm in vms[2:]:
+        register.vms.delete(vm.id, actor="tenant:b")
+
+    found = register.requests.get(elastic.id)
+    assert (found.count, found.max_count, found.vms_wanted) == (2, None, 2)
+
+
 def test_a_borrowed_vm_that_cannot_be_built_ends_and_its_request_does_not_wait(
     register: Registry, elastic: Request
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from controller.cli.vms.capacity_trend import sparkline
 from controller.queries.capacity_trends import MIN_SAMPLES, CapacityTrend, capacity_trends, growth
-from registry.admin import CapacityPoint
+from registry.capacity import CapacityPoint
 
 TODAY = datetime(2020, 3, 31, tzinfo=UTC)
 IN_SERVICE = 1000

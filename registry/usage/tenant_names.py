@@ -11,7 +11,7 @@ from registry.db.schema import tenants
 from registry.errors import UnknownNameError
 
 
-class TenantTree:
+class TenantNames:
     """All tenants and groups that ever were, with their present places."""
 
     def __init__(self, connection: Connection) -> None:

@@ -14,9 +14,10 @@ from controller.control_center.capacity_sampler import CapacitySampler
 from controller.control_center.purge import purge_all
 from controller.control_center.steady_clock import SteadyClock
 from registry import HostAdminEvent, InvalidError, Registry, StaleEpochError, UnknownNameError
-from registry.admin import Periods, PurgeCounts, capacity_history
+from registry.admin import Periods, PurgeCounts
+from registry.capacity import capacity_history
+from registry.capacity.packed_days import HOURS, MEASURES, Hour, pack_day, unpack_day
 from registry.records.capacity import CapacityPoint
-from registry.usage.packed_days import HOURS, MEASURES, Hour, pack_day, unpack_day
 from tests.raw_sql import RawSql
 from tests.register import (
     ACTOR,

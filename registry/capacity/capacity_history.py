@@ -17,12 +17,20 @@ from typing import Any, Final
 from sqlalchemy import Connection, delete, func, insert, select
 
 from plain_text import similar_names
-from registry.admin.capacity_samples import (
+from registry.capacity.capacity_samples import (
     Amounts,
     ClassSample,
     add_amounts,
     read_classes,
     read_site,
+)
+from registry.capacity.packed_days import (
+    MEASURES,
+    Hour,
+    merge_hours,
+    pack_day,
+    rounded_mean,
+    unpack_day,
 )
 from registry.catalogue.resources import resource_names
 from registry.db.bulk import insert_rows, update_rows
@@ -35,14 +43,6 @@ from registry.errors import InvalidError, UnknownNameError
 from registry.records.capacity import CapacityPoint
 from registry.records.rounds import Lease
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
-from registry.usage.packed_days import (
-    MEASURES,
-    Hour,
-    merge_hours,
-    pack_day,
-    rounded_mean,
-    unpack_day,
-)
 
 #: How long hours are kept: two years, with a leap day.
 KEPT: Final = timedelta(days=731)
