@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -113,18 +113,21 @@ def _rows_within_shares(
 ) -> tuple[RowCounts, Ends]:
     """Return as much of the rows as shares allow, and the borrowed VMs that end for them.
 
-    Of a gang it is at least the minimum, or nothing.
+    Of a gang it is at least the minimum, or nothing. The shares stay as they are.
     """
     gangs = {request for request, _ in rows if rest.min_count[request] > 1}
+    vms_of = _vms_by_host(borrowed, {host for _, host in rows})
     dropped: set[int] = set()
+    mark = shares.mark()
     while True:
-        taking = _BorrowedTaking(rest, borrowed, shares)
+        taking = _BorrowedTaking(rest, borrowed, shares, vms_of)
         for (request, host), count in sorted(rows.items()):
-            if request in dropped or (host not in taking.vms_of and request not in gangs):
+            if request in dropped or (host not in vms_of and request not in gangs):
                 continue
             for number in range(count, 0, -1):
                 if taking.take(request, host, number):
                     break
+        shares.undo(mark)
         given = placed_counts(taking.rows, len(rest.count))
         broken = {each for each in gangs - dropped if 0 < given[each] < rest.min_count[each]}
         if not broken:
@@ -135,61 +138,67 @@ def _rows_within_shares(
 class _BorrowedTaking:
     """Borrowed VMs that end, row by row, for requests that get their room."""
 
-    def __init__(self, rest: Snapshot, borrowed: Borrowed, shares: BorrowedShares) -> None:
+    def __init__(
+        self,
+        rest: Snapshot,
+        borrowed: Borrowed,
+        shares: BorrowedShares,
+        vms_of: Mapping[int, Sequence[int]],
+    ) -> None:
         self._rest, self._borrowed, self._shares = rest, borrowed, shares
-        self.vms_of = dict(_vms_by_host(borrowed))  #: the youngest first
+        self._vms_of = vms_of  #: the youngest first
         self.rows: RowCounts = Counter()
-        self._room = rest.free.copy()  # once those have ended and the rows are placed
+        self._room: dict[int, IntArray] = {}  # once those have ended and the rows are placed
         self._ended: defaultdict[int, list[int]] = defaultdict(list)
 
     def take(self, request: int, host: int, count: int) -> bool:
         """End the VMs that a row needs; do nothing and return False if shares forbid it."""
         taker, amounts = int(self._rest.tenant[request]), self._borrowed.amounts
         takes = count * self._rest.demand[request]
-        shares = self._shares.after([(taker, takes)], ())
-        room, ending = self._room[host] - takes, list[int]()
-        while shares is not None and (room < 0).any():
+        mark = self._shares.mark()
+        if not self._shares.change([(taker, takes)], ()):
+            return False
+        room, ending = self._room.get(host, self._rest.free[host]) - takes, list[int]()
+        while (short := room < 0).any():
             gone = {*self._ended[host], *ending}
-            helps = [
-                vm
-                for vm in self.vms_of.get(host, ())
-                if vm not in gone and (amounts[vm][room < 0] > 0).any()
-            ]
-            vm, shares = self._next_to_end(taker, helps, shares)
+            left = [vm for vm in self._vms_of.get(host, ()) if vm not in gone]
+            helping = np.flatnonzero((amounts[left][:, short] > 0).any(axis=1))
+            vm = self._end_next(taker, [left[each] for each in helping.tolist()])
+            if vm is None:
+                self._shares.undo(mark)
+                return False
             ending.append(vm)
             room = room + amounts[vm]
-        if shares is None:
-            return False
-        self._shares, self._room[host] = shares, room
+        self._room[host] = room
         self._ended[host] += ending
         self.rows[request, host] = count
         return True
 
-    def _next_to_end(
-        self, taker: int, helps: Sequence[int], shares: BorrowedShares
-    ) -> tuple[int, BorrowedShares | None]:
-        """Return the VM that ends next, with the shares after it; None if none may end.
+    def _end_next(self, taker: int, helps: Sequence[int]) -> int | None:
+        """Change the shares for the VM that ends next, and return it; None if none may end.
 
         It is the youngest that helps of the tenant that holds most compared to the taker.
         """
         first = {int(self._borrowed.tenant[vm]): vm for vm in reversed(helps)}
-        for borrower in sorted(first, key=lambda each: -shares.lead(each, taker)):
+        for borrower in sorted(first, key=lambda each: -self._shares.lead(each, taker)):
             vm = first[borrower]
-            loss = taker, borrower, self._borrowed.amounts[vm]
-            if (changed := shares.after((), [loss])) is not None:
-                return vm, changed
-        return -1, None
+            if self._shares.change((), [(taker, borrower, self._borrowed.amounts[vm])]):
+                return vm
+        return None
 
     def ends(self) -> Ends:
         """Return the VMs that end, each with its request; none that could stay."""
+        rows_of: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        for (request, host), count in sorted(self.rows.items()):
+            rows_of[host].append((request, count))
         ends: Ends = []
         for host, ending in sorted(self._ended.items()):
             for vm in sorted(ending):  # the oldest first: it has most to lose
                 if (self._room[host] >= self._borrowed.amounts[vm]).all():
                     ending.remove(vm)
                     self._room[host] -= self._borrowed.amounts[vm]
-            rows = [(request, n) for (request, at), n in sorted(self.rows.items()) if at == host]
-            ends += _ends_on_host(self._rest, self._borrowed, rows, self._rest.free[host], ending)
+            free = self._rest.free[host]
+            ends += _ends_on_host(self._rest, self._borrowed, rows_of[host], free, ending)
         return sorted(ends)
 
 
@@ -204,18 +213,29 @@ def _interdependent_requests(snapshot: Snapshot) -> set[int]:
 
 def _snapshot_without_youngest(snapshot: Snapshot, running: Preemptible, max_vms: int) -> Snapshot:
     """Return the snapshot without the ``max_vms`` youngest of the running VMs of each host."""
+    vms, hosts = _youngest_first(running)
+    rank = np.arange(len(vms)) - np.searchsorted(hosts, hosts)
     free = snapshot.free.copy()
-    for host, vms in _vms_by_host(running):
-        free[host] += running.amounts[vms[:max_vms]].sum(axis=0)
+    np.add.at(free, hosts[rank < max_vms], running.amounts[vms[rank < max_vms]])
     return dataclasses.replace(snapshot, free=free)
 
 
-def _vms_by_host(running: Preemptible) -> Iterator[tuple[int, list[int]]]:
-    """Yield hosts with the VMs that may end there, the youngest first."""
-    of_host: defaultdict[int, list[int]] = defaultdict(list)
-    for vm in np.flatnonzero(running.may_end)[::-1].tolist():
-        of_host[int(running.host[vm])].append(vm)
-    yield from sorted(of_host.items())
+def _youngest_first(running: Preemptible) -> tuple[IntArray, IntArray]:
+    """Return the VMs that may end by host, the youngest first, and their hosts, each (B,)."""
+    vms = np.flatnonzero(running.may_end)[::-1]
+    vms = vms[np.argsort(running.host[vms], kind="stable")]
+    return vms, running.host[vms]
+
+
+def _vms_by_host(running: Preemptible, hosts: Collection[int]) -> dict[int, list[int]]:
+    """Return the VMs that may end on some hosts, in order of hosts, the youngest first."""
+    vms, on_host = _youngest_first(running)
+    found = {}
+    for host in sorted(hosts):
+        first, end = np.searchsorted(on_host, (host, host + 1)).tolist()
+        if first < end:
+            found[host] = vms[first:end].tolist()
+    return found
 
 
 def _snapshot_less_rows(there: Snapshot, rest: Snapshot, rows: RowCounts) -> Snapshot:
@@ -238,9 +258,7 @@ def _ends_for_rows(rest: Snapshot, running: Preemptible, rows: RowCounts) -> End
     for (request, host), count in sorted(rows.items()):
         on_host[host].append((request, count))
     ends: Ends = []
-    for host, vms in _vms_by_host(running):
-        if host not in on_host:
-            continue
+    for host, vms in _vms_by_host(running, on_host).items():
         takes = [count * rest.demand[request] for request, count in on_host[host]]
         short = np.sum(takes, axis=0) - rest.free[host]
         ending: list[int] = []

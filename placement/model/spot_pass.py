@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.model.arrays import BoolArray, IntArray
+from placement.model.arrays import SHARE_TOLERANCE, BoolArray, IntArray
 from placement.model.borrowed_shares import BorrowedShares, Gain, Loss
 from placement.model.preemption import (
     CostedPolicy,
@@ -199,17 +199,16 @@ def _borrowed_vms_to_end(
     may_end, takes = borrowed.may_end, 0
     for taker in takers:
         its = np.where(rest.tenant == taker, wanted, 0)
-        while takes < _MAX_TAKES:
+        while takes < _MAX_TAKES and its.any():
             which = may_end & _vms_to_take(rest, borrowed, may_end, its, shares)
             able = dataclasses.replace(borrowed, may_end=which)
             if not _could_fit(rest, able, its):
                 break
             takes += 1
             ends, lets_in = vms_to_end(rest, able, its, policy, shares)
-            changed = shares.after(*_share_changes(rest, borrowed, ends, lets_in))
-            if not ends or changed is None:
+            if not ends or not shares.change(*_share_changes(rest, borrowed, ends, lets_in)):
                 break
-            shares, may_end = changed, may_end.copy()
+            may_end = may_end.copy()
             may_end[[vm for vm, _ in ends]] = False
             its = np.maximum(its - placed_counts(lets_in, len(its)), 0)
             its[its < rest.min_count] = 0
@@ -222,20 +221,28 @@ def _borrowed_vms_to_end(
 def _vms_to_take(
     rest: Snapshot, borrowed: Borrowed, may_end: BoolArray, wanted: IntArray, shares: BorrowedShares
 ) -> BoolArray:
-    """Return which borrowed VMs may end, (B,), each by itself, for a VM of the wanted requests."""
-    takes = {
-        (int(rest.tenant[q]), rest.demand[q].tobytes()): int(q) for q in np.flatnonzero(wanted)
-    }
-    known: dict[int, bool] = {}
-    for vm in np.flatnonzero(may_end).tolist():
-        alike = int(borrowed.request[vm])
-        if alike not in known:
-            borrower, amounts = int(borrowed.tenant[vm]), borrowed.amounts[vm]
-            known[alike] = any(
-                shares.after([(taker, rest.demand[q])], [(taker, borrower, amounts)]) is not None
-                for (taker, _), q in takes.items()
-            )
-    return np.array([known.get(int(each), False) for each in borrowed.request], dtype=np.bool_)
+    """Return which borrowed VMs may end, (B,), each by itself, for a VM of a taker's requests.
+
+    All ``wanted`` are requests of one tenant.
+    """
+    which = np.flatnonzero(wanted)
+    taker = int(rest.tenant[which[0]])
+    takes = np.unique(rest.demand[which], axis=0)
+    # VMs of a request are alike.
+    requests, first, inverse = np.unique(
+        borrowed.request[may_end], return_index=True, return_inverse=True
+    )
+    vms = np.flatnonzero(may_end)[first].tolist()
+    able = np.zeros(len(requests), dtype=np.bool_)
+    for place, vm in enumerate(vms):
+        borrower = int(borrowed.tenant[vm])
+        if shares.lead(taker, borrower) > SHARE_TOLERANCE:
+            continue
+        losses = [(taker, borrower, borrowed.amounts[vm])]
+        able[place] = any(shares.may_change([(taker, take)], losses) for take in takes)
+    found = may_end.copy()
+    found[may_end] = able[inverse]
+    return found
 
 
 def _could_fit(rest: Snapshot, borrowed: Borrowed, wanted: IntArray) -> bool:
@@ -243,17 +250,16 @@ def _could_fit(rest: Snapshot, borrowed: Borrowed, wanted: IntArray) -> bool:
     which = borrowed.may_end
     if not which.any():
         return False
-    free = rest.free.copy()
-    np.add.at(free, borrowed.host[which], borrowed.amounts[which])
-    hosts = np.unique(borrowed.host[which])
+    hosts, place = np.unique(borrowed.host[which], return_inverse=True)
+    free = rest.free[hosts]
+    np.add.at(free, place, borrowed.amounts[which])
+    classes = rest.host_class[hosts]
+    requests = np.flatnonzero(wanted)
+    alike = np.concatenate((rest.demand[requests], rest.eligible[requests]), axis=1)
+    _, first = np.unique(alike, axis=0, return_index=True)
     return any(
-        bool(
-            (
-                (free[hosts] >= rest.demand[request]).all(axis=1)
-                & rest.eligible[request, rest.host_class[hosts]]
-            ).any()
-        )
-        for request in np.flatnonzero(wanted).tolist()
+        bool(((free >= rest.demand[request]).all(axis=1) & rest.eligible[request, classes]).any())
+        for request in requests[first].tolist()
     )
 
 
