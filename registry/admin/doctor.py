@@ -421,16 +421,16 @@ def _transition_counts(start: int, end: int) -> Select[Any]:
 def _check_reservations(connection: Connection) -> Iterator[str]:
     """Check reservations that are not over, and where room is kept for them."""
     now = db_now(connection)
-    late = now - OVERDUE
+    late = ends_late = now - OVERDUE
     step = current_step_ahead(connection)  # reservations end by the time without it
     if step is not None:
-        late -= timedelta(seconds=step.ahead_s)
+        ends_late -= timedelta(seconds=step.ahead_s)
     is_pending = reservations.c.state == ReservationState.PENDING.value
     begins = reservations.c.state == ReservationState.ACCEPTED.value
     for which, what in (
         (and_(is_pending, reservations.c.created_at < late), "is not decided"),
         (and_(begins, reservations.c.starts_at < late), "did not begin"),
-        (and_(IS_STANDING, reservations.c.ends_at < late), "did not end"),
+        (and_(IS_STANDING, reservations.c.ends_at < ends_late), "did not end"),
     ):
         for name in connection.scalars(select(reservations.c.name).where(which)):
             yield f"reservation {name} {what}: does a control centre lead?"

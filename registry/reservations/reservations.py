@@ -194,21 +194,21 @@ class Reservations:
     def begin_and_end_due(
         self, *, by: datetime | None = None, actor: str = "control", at_once: int = 100
     ) -> Sequence[UUID]:
-        """Begin and end reservations whose time has come, and return them.
+        """Begin and end reservations whose time has come by the database's clock; return them.
 
-        Their time has come by the database's clock and by ``by``.
+        They end by the time ``by`` if that is earlier. A begin does not wait for it: rounds keep
+        room from ``keep_from`` on, by the database's clock, and its tenant is to draw on it.
         """
         with self._database.read() as connection:
-            found = _find_due_reservations(
-                connection, earlier_time(db_now(connection), by), at_once
-            )
+            now = db_now(connection)
+            found = _find_due_reservations(connection, now, earlier_time(now, by), at_once)
         if not found:
             return ()
         with self._database.write() as connection:
             done = []
             for key in found:
                 row, now = _lock_reservation(connection, key), db_now(connection)
-                event = _due_reservation_event(row, earlier_time(now, by))
+                event = _due_reservation_event(row, now, earlier_time(now, by))
                 if event is not None:
                     _apply_reservation_event(connection, row, event, now=now, actor=actor)
                     done.append(key)
@@ -243,25 +243,29 @@ def _fit_text(fits: int) -> str:
     return f"; {fits} VMs would fit" if fits else ""
 
 
-def _find_due_reservations(connection: Connection, now: datetime, at_once: int) -> Sequence[UUID]:
-    """Return accepted reservations that are to begin or end now."""
+def _find_due_reservations(
+    connection: Connection, now: datetime, end_by: datetime, at_once: int
+) -> Sequence[UUID]:
+    """Return accepted reservations that are to begin now, or to end by ``end_by``."""
     begins = and_(
         reservations.c.state == ReservationState.ACCEPTED.value, reservations.c.starts_at <= now
     )
     query = (
         select(reservations.c.id)
-        .where(or_(begins, and_(IS_STANDING, reservations.c.ends_at <= now)))
+        .where(or_(begins, and_(IS_STANDING, reservations.c.ends_at <= end_by)))
         .order_by(reservations.c.id)
         .limit(at_once)
     )
     return connection.scalars(query).all()
 
 
-def _due_reservation_event(row: Row[Any], now: datetime) -> ReservationEvent | None:
+def _due_reservation_event(
+    row: Row[Any], now: datetime, end_by: datetime
+) -> ReservationEvent | None:
     """Return whether a reservation is to begin or to end now, as an event, or None."""
     if row.state not in {state.value for state in STANDING}:
         return None
-    if row.ends_at <= now:
+    if row.ends_at <= end_by:
         return ReservationEvent.ENDED
     if row.state == ReservationState.ACCEPTED.value and row.starts_at <= now:
         return ReservationEvent.BEGAN

@@ -32,8 +32,11 @@ _WAITING: Final = (
 
 
 def is_in_force(now: datetime) -> ColumnElement[bool]:
-    """Return the condition that a reservation's period includes ``now``, whatever its state."""
-    return and_(IS_STANDING, reservations.c.starts_at <= now, reservations.c.ends_at > now)
+    """Return the condition that a reservation has begun by ``now`` and has not ended.
+
+    Its end is what the sweep recorded: after a step ahead of the clock it comes an hour later.
+    """
+    return and_(IS_STANDING, reservations.c.starts_at <= now)
 
 
 def count_waiting_vms(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, int]:

@@ -266,6 +266,39 @@ def test_one_that_is_held_after_a_step_ahead_of_the_clock_is_as_it_should_be(
     assert register.check() == []
 
 
+def test_room_is_kept_until_a_reservation_ends_which_waits_after_a_step_ahead_of_the_clock(
+    register: Registry, two_hosts, raw: RawSql
+) -> None:
+    reservation = accepted(register, 6)
+    a_round(register, 60)
+    raw.run("UPDATE reservations SET starts_at = ?, keep_from = ?, ends_at = ?", *_past())
+    others = add_request(register, 8, tenant="b")
+
+    a_round(register, 120)
+
+    assert register.reservations.begin_and_end_due(by=register.now() - timedelta(days=1)) == ()
+    assert register.reservations.get(reservation.id).held == 6
+    assert len(placed(register, others)) == 2
+    assert register.reservations.begin_and_end_due() == (reservation.id,)
+    a_round(register, 180)
+    assert len(placed(register, others)) == 8
+
+
+def test_a_reservation_begins_by_the_present_time_and_ends_by_the_one_before_a_step_ahead(
+    register: Registry, two_hosts, raw: RawSql
+) -> None:
+    reservation = decide(register, ask(register, 1))
+    an_hour_ago = register.now() - timedelta(hours=1)
+
+    assert register.reservations.begin_and_end_due(by=an_hour_ago) == (reservation.id,)
+
+    assert register.reservations.get(reservation.id).state is ReservationState.IN_FORCE
+    raw.run("UPDATE reservations SET ends_at = ?", register.now())
+    assert register.reservations.begin_and_end_due(by=an_hour_ago) == ()
+    assert register.reservations.begin_and_end_due() == (reservation.id,)
+    assert register.reservations.get(reservation.id).state is ReservationState.ENDED
+
+
 def test_a_move_by_hand_passes_over_room_that_is_reserved(register: Registry) -> None:
     world = MovingWorld(register)
     vm = world.running("h1")
