@@ -130,7 +130,7 @@ DECIDED: Final[Mapping[Difference, DifferenceDecision]] = MappingProxyType(
             remedy=Remedy.CONFIRM,
             action="it is left alone, and its resources are not offered",
             why="it is another fuga's, or younger than the backup that was restored",
-            on_confirmation="a worker removes it and its disk",
+            on_confirmation="a worker removes it; its disk stays, as another site may have it open",
         ),
         Difference.WRONG_HOST: DifferenceDecision(
             remedy=Remedy.CONFIRM,

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
-import tempfile
+import threading
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Self
 from uuid import UUID
 
 import structlog
 
+from plain_text import plain, plain_lines
 from registry import ClaimLostError
 from registry.db.child_environ import child_environ
 from registry.hosts import FenceOrder
@@ -26,6 +28,8 @@ from workers.context import TaskOutcome, WorkerContext
 log: Final = structlog.get_logger(__name__)
 
 _MAX_OUTPUT_BYTES: Final = 1000
+_CHUNK_BYTES: Final = 65_536
+_PIPE_BYTES: Final = 1 << 20  #: at least what a pipe holds
 
 
 def fence_host(host_id: UUID, context: WorkerContext) -> TaskOutcome:
@@ -62,8 +66,8 @@ def _run_fence_command(order: FenceOrder, context: WorkerContext) -> str | None:
     command = fence_command_line(context.fence_command, order)
     try:
         return run_program(command, env=child_environ(), timeout_s=context.fence_timeout_s)
-    except OSError as error:
-        return f"{command[0]} cannot be run: {error.strerror}"
+    except (OSError, ValueError) as error:  # ValueError: what no program can be given, as NUL
+        return plain(f"{command[0]} cannot be run: {getattr(error, 'strerror', error)}")
 
 
 def fence_command_line(command: Sequence[str], order: FenceOrder) -> list[str]:
@@ -79,13 +83,15 @@ def fence_command_line(command: Sequence[str], order: FenceOrder) -> list[str]:
 
 
 def run_program(command: Sequence[str], *, env: Mapping[str, str], timeout_s: float) -> str | None:
-    """Run a fencing program; return why it failed, with its last output; None on success."""
-    # A file, not a pipe: a process that the program leaves behind could hold a pipe open.
-    with tempfile.TemporaryFile() as output:
+    """Run a fencing program; return why it failed, with its last output; None on success.
+
+    Control characters of the output are escaped: no database and no terminal takes them all.
+    """
+    with _LastOutput() as output:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=output,
+            stdout=output.writer,
             stderr=subprocess.STDOUT,
             env=dict(env),
             start_new_session=True,
@@ -97,10 +103,46 @@ def run_program(command: Sequence[str], *, env: Mapping[str, str], timeout_s: fl
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             return f"{command[0]} took longer than {timeout_s:g} s and was killed"
-        if status == 0:
-            return None
-        size = output.seek(0, os.SEEK_END)
-        output.seek(max(0, size - _MAX_OUTPUT_BYTES))
-        said = output.read().decode(errors="replace").strip()
+    if status == 0:
+        return None
+    said = plain_lines(output.kept.decode(errors="replace").strip())
     how = f"ended with status {status}" if status > 0 else f"was ended by signal {-status}"
     return f"{command[0]} {how}: {said or 'it wrote nothing'}"
+
+
+class _LastOutput:
+    """A pipe whose last output is kept, and no more, however much a program writes.
+
+    At the end the pipe closes, although processes that the program left behind may hold it open.
+    """
+
+    def __init__(self) -> None:
+        self.kept = b""
+        self._reader, self.writer = os.pipe()
+        self._stop_reader, self._stop_writer = os.pipe()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.writer)
+        os.close(self._stop_writer)
+        self._thread.join()
+        os.close(self._reader)
+        os.close(self._stop_reader)
+
+    def _read(self) -> None:
+        """Read until nobody holds the pipe, or once the program has ended, until it is empty."""
+        left = _PIPE_BYTES  # after the end: as much as the program can have left in the pipe
+        while left > 0:
+            ready, _, _ = select.select([self._reader, self._stop_reader], [], [])
+            if self._reader not in ready:
+                return
+            chunk = os.read(self._reader, _CHUNK_BYTES)
+            if not chunk:
+                return
+            self.kept = (self.kept + chunk)[-_MAX_OUTPUT_BYTES:]
+            if self._stop_reader in ready:
+                left -= len(chunk)

@@ -42,6 +42,7 @@ from registry.db.schema import (
     vm_groups,
     vms,
 )
+from registry.hosts.validation import fence_target_key
 from registry.ledger.request_progress import request_event, vm_tally_query
 from registry.ledger.triggers import TRIGGERS
 from registry.lifecycle import (
@@ -463,7 +464,7 @@ def _check_reservations(connection: Connection) -> Iterator[str]:
 
 def _check_fence_targets(connection: Connection) -> Iterator[str]:
     """Yield a sentence for each fence target of several hosts, which earlier releases accepted."""
-    target = func.lower(hosts.c.fence_target)
+    target = fence_target_key(hosts.c.fence_target).label("target")
     query = (
         select(target, func.min(hosts.c.name), func.max(hosts.c.name))
         .where(hosts.c.fence_target.is_not(None), hosts.c.admin != HostAdmin.RETIRED.value)

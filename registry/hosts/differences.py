@@ -345,7 +345,19 @@ def _domain_differences(
                 vm_uuid=domain.uuid,
             )
     for name, (difference, assignment_id) in unaccounted.of_volumes.items():
-        yield _new_difference(host, difference, name, f"volume {name}", assignment_id=assignment_id)
+        found = _new_difference(
+            host, difference, name, f"volume {name}", assignment_id=assignment_id
+        )
+        if difference == Difference.UNKNOWN_MARK:
+            # A name proves nothing of a disk: a pool may have users that no register center knows.
+            found = replace(
+                found,
+                remedy=Remedy.NOTE,
+                action="it is left alone, as a host that is not registered here may have it open:"
+                f" if nobody needs it, `virsh vol-delete {name} {host.pool}` on the host",
+                on_confirmation=None,
+            )
+        yield found
 
 
 def _capped_text(domain: DomainReport) -> str:

@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Column, ColumnElement, Connection, func, literal, select
 
 from registry.db.locks import take_advisory_lock
 from registry.db.names import (
@@ -114,22 +114,33 @@ def checked_host_labels(labels: Iterable[str]) -> dict[str, Any]:
 def checked_fence_target(target: str | None) -> str | None:
     """Return a host's argument of the fencing command; it must not look like an option."""
     if target is not None and not (
-        target.isprintable() and 1 <= len(target) <= 255 and not target.startswith("-")
+        target.isprintable()
+        and 1 <= len(target) <= 255
+        and not target.startswith("-")
+        and target == target.strip()
     ):
-        raise InvalidError(
-            "fence_target", target, "1 to 255 printable characters, the first of them no -"
-        )
+        allowed = "1 to 255 printable characters, the first of them no -, no blanks at its ends"
+        raise InvalidError("fence_target", target, allowed)
     return target
 
 
+def fence_target_key(target: Column[Any] | ColumnElement[Any]) -> ColumnElement[str]:
+    """Return what equal fence targets share, of a column or value of SQL.
+
+    Letters count in any case. A dot at the end makes no other host of a name, and earlier releases
+    accepted blanks there.
+    """
+    return func.lower(func.rtrim(func.ltrim(target), " ."))
+
+
 def host_with_fence_target(connection: Connection, target: str, *, apart_from: UUID) -> str | None:
-    """Return the name of another host that is not retired with a fence target, in any case."""
+    """Return the name of another host that is not retired with the same fence target."""
     query = (
         select(hosts.c.name)
         .where(
             hosts.c.id != apart_from,
             hosts.c.admin != HostAdmin.RETIRED.value,
-            func.lower(hosts.c.fence_target) == target.lower(),
+            fence_target_key(hosts.c.fence_target) == fence_target_key(literal(target)),
         )
         .order_by(hosts.c.name)
         .limit(1)

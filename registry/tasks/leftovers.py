@@ -11,10 +11,10 @@ from registry.audit.events import record_event
 from registry.db.host_access import HOST_COLUMNS, to_host_access
 from registry.db.row_conversion import record_of
 from registry.db.row_leases import LEFTOVERS, is_claimed
-from registry.db.schema import assignments, hosts, leftovers, unreleased
+from registry.db.schema import assignments, hosts, leftovers
 from registry.errors import ClaimLostError
 from registry.ledger.shared_disks import disks_in_use, machine_of_host, read_pool_neighbours
-from registry.lifecycle import OUT_OF_REACH, HostAdmin
+from registry.lifecycle import OUT_OF_REACH, AssignmentState, HostAdmin
 from registry.records.work import Leftover
 
 
@@ -43,8 +43,10 @@ def claim_leftover(
         return None
     token = LEFTOVERS.claim(connection, key, owner, lease_s, now=now)
     its = [row.assignment_id] if row.assignment_id is not None else []
-    lives = select(assignments.c.id).where(assignments.c.id.in_(its), unreleased)
-    stays = connection.execute(lives).first() is not None
+    marked = select(assignments.c.state).where(assignments.c.id.in_(its))
+    states = connection.scalars(marked).all()
+    # What this ledger never made, or has forgotten, may be the disk of another site's VM.
+    stays = bool(its) and AssignmentState.RELEASED.value not in states
     return record_of(
         Leftover,
         row,

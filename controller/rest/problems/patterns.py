@@ -32,8 +32,8 @@ ADDRESS: Final = r"^[0-9./-]{1,40}$"
 REASON: Final = r"^[^\x00-\x1f\x7f]+$"
 ONE_LINE: Final = r"^[^\x00-\x1f\x7f]{1,500}$"
 BASE64: Final = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
-FENCE_TARGET: Final = r"^[!-,.-~][ -~]{0,254}$"
-FENCE_TARGET_OR_NONE: Final = r"^([!-,.-~][ -~]{0,254})?$"
+FENCE_TARGET: Final = r"^[!-,.-~]([ -~]{0,253}[!-~])?$"
+FENCE_TARGET_OR_NONE: Final = r"^([!-,.-~]([ -~]{0,253}[!-~])?)?$"
 SHA256: Final = r"^[0-9a-f]{64}$"
 #: minisign sets tabs in its trusted comment, which people write in their own language.
 SIGNATURE: Final = r"^([ -~\t\r\n]|[^\x00-\x9f]){1,4096}$"
@@ -52,7 +52,7 @@ MOMENT: Final = (
 _ENDS: Final = "first and last a letter or digit"
 _KEY: Final = f"1 to 63 letters, digits and . _ / -, {_ENDS}"
 _VALUE: Final = f"1 to 63 letters, digits and . _ : / @ + -, {_ENDS}"
-_FENCE_TARGET: Final = "1 to 255 printable characters, the first neither '-' nor a blank"
+_FENCE_TARGET: Final = "1 to 255 printable characters, the first no '-', no blanks at its ends"
 PATTERNS_SAID: Final[Mapping[str, str]] = MappingProxyType(
     {
         KEY: _KEY,

@@ -57,7 +57,9 @@ def test_a_fence_target_is_set_and_taken_back(api: Api):
 
     changed = api.operator.patch("/v1/hosts/h1", json={"fence_target": "bmc-1"})
     assert changed.json()["fence_target"] == "bmc-1"
-    refused = api.operator.patch("/v1/hosts/h1", json={"fence_target": "--force"})
+    for wrong in ("--force", "bmc-1 ", " bmc-1"):
+        refused = api.operator.patch("/v1/hosts/h1", json={"fence_target": wrong})
+        assert refused.status_code == 422
     the_problem(refused, 422, "invalid")
     cleared = api.operator.patch("/v1/hosts/h1", json={"fence_target": ""})
     assert cleared.json()["fence_target"] is None

@@ -204,10 +204,9 @@ def test_what_this_register_does_not_know_goes_on_an_operators_word(
     key = uuid4()
     theirs = a_stranger("fuga-x", assignment_id=key, generation=1)
     look(register, theirs, volumes=(volume(key),))
-    assert found(register) == [("unknown_mark", "confirm"), ("unknown_mark", "confirm")]
-    for subject in ("fuga-x", volume(key)):
-        with pytest.raises(ConflictError, match="no repair destroys what runs"):
-            register.differences.repair("h1", Difference.UNKNOWN_MARK, subject, actor="ops")
+    assert found(register) == [("unknown_mark", "confirm"), ("unknown_mark", "note")]
+    with pytest.raises(ConflictError, match="no repair destroys what runs"):
+        register.differences.repair("h1", Difference.UNKNOWN_MARK, "fuga-x", actor="ops")
     theirs = replace(theirs, state="stopped")
     look(register, theirs, volumes=(volume(key),))
 
@@ -218,8 +217,23 @@ def test_what_this_register_does_not_know_goes_on_an_operators_word(
     left = register.assignments.claim_leftover(due.id, "w1", 60)
     assert left is not None
     assert (left.name, left.assignment_id, left.requested) == ("fuga-x", key, True)
+    assert (left.disk_stays, left.seed_stays) == (True, True)
     look(register)
     assert tasks(register) == []
+
+
+def test_a_disk_that_this_register_does_not_know_is_never_removed(
+    register: Registry, host: Host
+) -> None:
+    name = volume(uuid4())
+    look(register, volumes=(name,))
+
+    [difference] = register.differences.list()
+
+    assert difference.on_confirmation is None
+    assert f"virsh vol-delete {name} default" in difference.action
+    with pytest.raises(ConflictError, match="not repaired by a word"):
+        register.differences.repair("h1", Difference.UNKNOWN_MARK, name, actor="ops")
 
 
 @pytest.mark.parametrize(

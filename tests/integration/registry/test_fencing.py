@@ -214,7 +214,7 @@ def test_a_host_without_a_target_fails_and_says_what_is_missing(
     assert ask(register, lease) == ()  # not before a while has passed
 
 
-@pytest.mark.parametrize("target", ["bmc-1", "BMC-1"])
+@pytest.mark.parametrize("target", ["bmc-1", "BMC-1", "bmc-1."])
 def test_two_hosts_have_no_target_in_common(
     register: Registry, lease: Lease, running: UUID, raw: RawSql, target: str
 ) -> None:

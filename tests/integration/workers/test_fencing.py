@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from registry import AssignmentState, FenceState, Registry
-from tests.integration.workers.world import KilledError, World
+from tests.integration.workers.world import KilledError, World, eventually
 from tests.raw_sql import RawSql
 from workers import fencing
 from workers.context import TaskOutcome
@@ -76,6 +76,35 @@ def test_a_command_that_fails_frees_nothing_and_what_it_wrote_is_kept(
 
     assert last_error(world) == f"{path} ended with status 3: the BMC does not answer"
     assert held(world) == AssignmentState.ACTIVE
+
+
+def test_control_characters_of_a_command_are_kept_as_escapes(world: World, tmp_path: Path) -> None:
+    path = script(tmp_path, r"printf 'a\000b\033[31m\n'; exit 1")
+
+    assert fence(world, path) == TaskOutcome.FAILED
+
+    assert last_error(world) == f"{path} ended with status 1: a\\x00b\\x1b[31m"
+
+
+def test_of_a_command_that_writes_without_end_the_last_words_are_kept(
+    world: World, tmp_path: Path
+) -> None:
+    """A process that it leaves behind cannot write on, into a file that nobody sees."""
+    path = script(
+        tmp_path,
+        f"(trap '' PIPE; yes >&2; echo > {tmp_path}/ended) & yes | head -c 5000000; exit 1",
+    )
+
+    assert fence(world, path) == TaskOutcome.FAILED
+
+    assert len(last_error(world)) < 1200
+    eventually((tmp_path / "ended").exists)
+
+
+def test_a_command_that_no_program_can_be_given_is_recorded(world: World) -> None:
+    assert fence(world, "/bin/echo", "a\0b") == TaskOutcome.FAILED
+
+    assert "cannot be run: embedded null byte" in last_error(world)
 
 
 def test_a_command_that_takes_too_long_is_killed_and_proves_nothing(world: World) -> None:
