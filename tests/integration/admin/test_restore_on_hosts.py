@@ -79,9 +79,10 @@ def test_what_differs_is_reported_and_after_its_repair_ledger_and_host_agree(
         eventually(site.all_run, within_s=PATIENCE_S)
         # Another site may have that disk open, so it goes by hand.
         eventually(lambda: has_left_disks_alone(site, host), within_s=PATIENCE_S)
+        pool = site.registry.hosts.get(host.name).pool
         for each in site.registry.differences.list():
-            assert f"virsh vol-delete {each.subject} " in each.action
-            virsh(host.uri, "vol-delete", each.subject, "default")
+            assert f"virsh vol-delete {each.subject} {pool}`" in each.action
+            virsh(host.uri, "vol-delete", each.subject, pool)
         eventually(lambda: agrees(site, host), within_s=PATIENCE_S)
 
         assert {vm.id for vm in site.vms()} == {kept.id, gone.id}
