@@ -79,7 +79,7 @@ def _read_strategies(name: str, value: Any) -> Mapping[int, tuple[tuple[int, ...
     read = {}
     for key, rows in value.items():
         place = f"{name}.{key}"
-        if isinstance(key, bool) or not str(key).isdigit():
+        if isinstance(key, bool) or not str(key).isdecimal():
             raise ParameterError(place, key, "the index of a host")
         if not isinstance(rows, Sequence) or isinstance(rows, str) or not rows:
             raise ParameterError(place, rows, "a list of combinations, at least one")

@@ -199,7 +199,7 @@ def _read_short_form(spec: str) -> HostInventory:
 def _make_google_hosts(spec: str) -> HostInventory:
     """Return the inventory ``google:HOSTS``: hosts in the proportions of Google's table."""
     number = spec.removeprefix(PREFIX)
-    if not number.isdigit() or not 1 <= int(number) <= _MAX_HOSTS:
+    if not number.isdecimal() or not 1 <= int(number) <= _MAX_HOSTS:
         raise InputError(spec, f"expected google:HOSTS, 1 to {_MAX_HOSTS}")
     hosts: list[HostSpec] = []
     for place, (count, cores, memory_mib) in enumerate(hosts_like_google(int(number))):

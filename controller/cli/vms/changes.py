@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -12,6 +13,8 @@ from controller.session.session import Session, pass_session
 from controller.terminal.errors import BadInputError
 from controller.terminal.pairs import unique_pairs
 from controller.terminal.times import clock, parse_ttl
+
+_COUNT: Final = re.compile(r"([0-9]+)(?:\.\.([0-9]+))?")
 
 RequestArgument = Annotated[
     str, typer.Argument(metavar="REQUEST", help="Request name, id or end of the id")
@@ -24,11 +27,15 @@ TtlOption = Annotated[
 
 def parse_count(given: str) -> dict[str, int]:
     """Parse ``N`` or ``N..MAX`` as fields of a request."""
-    least, dots, most = given.partition("..")
-    try:
-        return {"count": int(least), **({"max_count": int(most)} if dots else {})}
-    except ValueError:
-        raise typer.BadParameter(f"{given!r}: wanted a number of VMs such as 4, or 4..20") from None
+    found = _COUNT.fullmatch(given)
+    if found is None:
+        raise typer.BadParameter(f"{given!r}: wanted a number of VMs such as 4, or 4..20")
+    count = int(found[1])
+    if found[2] is None:
+        return {"count": count}
+    if int(found[2]) < count:
+        raise typer.BadParameter(f"{given!r}: the second number is the maximum, as in 4..20")
+    return {"count": count, "max_count": int(found[2])}
 
 
 def _check_count(given: str) -> str:

@@ -136,7 +136,9 @@ class RequestChange(Input):
         None, description="New number of VMs. Additional VMs wait for placement."
     )
     max_count: Count | None = Field(
-        None, description="New number with borrowed VMs; the number of VMs: none are borrowed."
+        None,
+        description="New number with borrowed VMs; the number of VMs: none are borrowed; null:"
+        " unchanged.",
     )
     remove: Annotated[list[Annotated[UUID, Field(strict=False)]], Field(max_length=5_000)] = Field(
         default=[],

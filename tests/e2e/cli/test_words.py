@@ -45,6 +45,8 @@ SAID = [
     (f"{ASK} --ttl 0s", "--ttl: found 0, allowed is a whole number from 1 to"),
     (f"{ASK} --hostname -x", "--hostname: found '-x', allowed is"),
     ("scale web -n 0", "--count: found 0, allowed is a whole number from 1 to 10000"),
+    ("scale web -n 4..2", "'4..2': the second number is the"),
+    ("scale web -n ４..２０", "wanted a number of VMs such"),
     ("scale web -n 2 --remove web-1", "--remove: found 1, allowed is none: 2 VMs are to be there"),
     ("rm wbe", "no request or VM with name or id 'wbe'; did"),
     ("explain web-9", "did you mean web-2, web-1 or web?"),
