@@ -29,9 +29,20 @@ _UNSETTLED = """
 SELECT 'requests', string_agg(id::text, ' ') FROM requests
  WHERE state IN ('pending', 'partly_placed') AND waiting IS NULL
 UNION ALL SELECT 'leftovers', string_agg(name, ' ') FROM leftovers
-UNION ALL SELECT 'spot VMs', string_agg(vm_id::text, ' ') FROM spot_preemptions
+UNION ALL SELECT 'spot or borrowed VMs that end', string_agg(vm_id::text, ' ')
+ FROM spot_preemptions
+UNION ALL SELECT 'borrowed VMs without a place', string_agg(v.name, ' ') FROM vms v
+ WHERE v.borrowed AND v.desired <> 'deleted' AND NOT EXISTS (SELECT 1 FROM assignments a
+  WHERE a.vm_id = v.id AND a.state NOT IN ('released', 'arriving', 'leaving'))
+UNION ALL SELECT 'unsigned rounds', string_agg(round::text, ' ') FROM round_hash_chain
+ WHERE signature IS NULL
+UNION ALL SELECT 'unsigned months', string_agg(month::text, ' ') FROM closed_usage
+ WHERE signature IS NULL
 UNION ALL SELECT 'reservations', string_agg(id::text || ' ' || state, ' ') FROM reservations
- WHERE state IN ('pending', 'accepted', 'in_force')
+ WHERE state IN ('pending', 'accepted') OR (state = 'in_force' AND NOT EXISTS (
+  -- Nothing ends for an hour after a step ahead, such as the return from a step back (ADR 0087).
+  SELECT 1 FROM events WHERE kind = 'clock_stepped_ahead'
+   AND at > clock_timestamp() - interval '1 hour'))
 UNION ALL SELECT 'plans', string_agg(id::text || ' ' || state, ' ') FROM plans
  WHERE state IN ('pending', 'approved')
 UNION ALL SELECT 'hosts', string_agg(h.name || ' ' || h.health, ' ')

@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.chaos.calls import TokenHolder
+from tests.chaos.checks.proofs import following_month
 from tests.chaos.processes import WAIT_S
 from tests.chaos.record import Record
-from tests.chaos.site import Site
+from tests.chaos.site import TENANTS, Site
 
 _PAUSE_S = (0.2, 1.5)
 _LOOK_S = 0.5
 _KEPT = 4
 #: How long an operator waits for something before going on with other things.
 _PATIENCE_S = 60.0
+FIRST_MONTH = "2001-01"  #: of those that are closed
 _PLAN_OVER = ("done", "failed", "cancelled")
 _MOVE_OVER = ("moved", "failed", "cancelled")
 _THAT_MOVE = (
@@ -33,7 +35,7 @@ _THAT_MOVE = (
 _HABITS = (
     {"move_one": 1},
     {"move_one": 2, "move_and_cancel": 2, "move_cold": 3},
-    {"drain": 1, "balance": 1},
+    {"drain": 2, "balance": 2, "close_month": 1, "release_images": 1},
 )
 
 
@@ -124,6 +126,36 @@ class Operator(TokenHolder):
     def cancel(self, plan: str) -> None:
         self.call("POST", f"/v1/plans/{plan}/cancel", {}, self.new_key())
         self.counts["plans cancelled"] += 1
+
+    # ---- images -----------------------------------------------------------------
+
+    def release_images(self) -> None:
+        """Let hosts receive images again that were held when several hosts fell silent."""
+        for name, revision in self.site.sql(
+            "SELECT name, revision FROM images WHERE held_at IS NOT NULL"
+        ):
+            self.call("POST", f"/v1/images/{name}:{revision}/release")
+            self.counts["held images released"] += 1
+
+    # ---- closed months -----------------------------------------------------------
+
+    def close_month(self) -> None:
+        """Close the next month, or correct the last one; none may be closed for a while."""
+        rows = self.site.sql("SELECT max(month) FROM closed_usage WHERE kind = 'month'")
+        last = f"{rows[0][0]:%Y-%m}" if rows[0][0] else None
+        if last is None or self.rng.random() < 0.7:
+            kind, path = "month", "/v1/usage/months"
+            body = {"month": FIRST_MONTH if last is None else following_month(last)}
+        else:
+            kind, path = "correction", "/v1/usage/corrections"
+            body = {"month": last, "tenant": self.rng.choice(TENANTS), "cost": "-1.25"}
+            body["reason"] = "chaos"
+        answer = self.call("POST", path, body, self.new_key())
+        if self.count(answer.status_code == 201, f"{kind}s closed", f"{kind}s not closed"):
+            entry = f"{kind} {body['month']}"
+            self.record.write("closed", number=answer.json()["number"], entry=entry)
+        else:  # 409: the database's clock stepped ahead within the last hour
+            self.refused(answer.status_code, answer.text, f"POST {path}")
 
     # ---- what all of it needs ----------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import Any
 from psycopg.rows import dict_row
 
 from tests.chaos import checker, healing
+from tests.chaos.checks.proofs import unproven
 from tests.chaos.consoles import Ears
 from tests.chaos.faults import ChaosFault
 from tests.chaos.findings import Finding
@@ -97,7 +98,9 @@ def run(
         unhealed, found = _look(site, record, outcome, healing.wait_until_settled)
     else:
         found = _check(site, record, outcome)
+    found += unproven(site.api_urls[0], site.tokens, site.public_key)
     moved = _what_became_of_moves(site)
+    ended = _what_became_of_borrowed_vms(site)
     load.give_all_back()
     still_held, left = _look(site, record, outcome, healing.wait_until_empty)
     unhealed += still_held
@@ -113,6 +116,7 @@ def run(
                 "counts heard of guests": ears.heard,
                 "counts refused by disks": ears.refused,
                 **moved,
+                **ended,
             }
         )
     )
@@ -199,6 +203,20 @@ def _look(
 def _what_became_of_moves(site: Site) -> dict[str, int]:
     rows = site.sql("SELECT kind, state, count(*) FROM moves GROUP BY 1, 2")
     return {f"{kind} moves {state}": count for kind, state, count in rows}
+
+
+def _what_became_of_borrowed_vms(site: Site) -> dict[str, int]:
+    """Count borrowed VMs by what was announced of their ends, and closed months."""
+    rows = site.sql(
+        "SELECT 'ends of borrowed VMs ' || e.event, count(*) FROM events e"
+        " JOIN vms v ON v.id::text = e.subject_id"
+        " WHERE e.kind = 'spot_ending' AND v.borrowed GROUP BY 1"
+        " UNION ALL SELECT 'VMs borrowed', count(*) FROM vms WHERE borrowed"
+        " UNION ALL SELECT 'rounds with a memory', count(*) FROM rounds WHERE memory IS NOT NULL"
+        " UNION ALL SELECT 'rounds signed', count(*) FROM round_hash_chain"
+        " WHERE signature IS NOT NULL"
+    )
+    return dict(rows)
 
 
 def _last_event(site: Site) -> int:

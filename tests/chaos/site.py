@@ -23,6 +23,7 @@ from lab.cluster import LabHost
 from lab.errors import LabError
 from registry import Registry, upgrade
 from registry.hosts import HostCredentials
+from registry.rounds import PrivateKey, write_private_key
 from registry.tasks.queues import QUEUE_OF
 from tests.chaos.processes import WAIT_S, Managed, fuga_command, inherited
 from tests.chaos.servers import Postgres, Redis
@@ -58,6 +59,7 @@ _SETTINGS = {
     "FUGA_METRICS_INTERVAL_S": "0.2",
     "FUGA_POLICY": "best_fit_drfh",
     "FUGA_SPOT_GRACE_S": "5",
+    "FUGA_FAIRNESS_MEMORY_S": "60",
     "FUGA_POLICY_DEADLINE_S": "20",
     # A guest is on its way for some seconds.
     "FUGA_MOVE_BANDWIDTH_MIB_S": "12",
@@ -116,6 +118,7 @@ class Site:
         self.api_urls: list[str] = []
         self.hosts: list[SiteHost] = []
         self.tokens: dict[str, str] = {}
+        self.public_key = ""  #: by which it signs rounds and closed months
         self.ending = threading.Event()
         #: Threads that outlive the processes which they start, as these end with them.
         self.strikers = ThreadPoolExecutor(MAX_AT_ONCE, thread_name_prefix="strike")
@@ -314,6 +317,10 @@ class Site:
             _, self.tokens["operator"] = registry.tokens.create(
                 "operator", None, "chaos", actor="chaos"
             )
+            private = PrivateKey.generate()
+            write_private_key(self.state / "site-key.pem", private)
+            self.public_key = private.public_key
+            registry.site_keys.add(self.public_key, instead_of=None, actor="chaos")
         finally:
             registry.close()
         lab_hosts = self.start_hosts()
@@ -370,6 +377,8 @@ class Site:
                 amounts = {"vcpus": vcpus, "memory_mib": 512 * vcpus, "disk_gib": 1}
                 _post(client, "/v1/vm-types", {"name": name, "resources": amounts})
             self._upload_image(client)
+            client.put("/v1/prices/currency", json={"name": "EUR"}).raise_for_status()
+            _post(client, "/v1/prices", {"resource": "vcpus", "price": "0.02"})
             for tenant in TENANTS:
                 _post(client, "/v1/tenants", {"name": tenant, "weight": 1.0})
                 token = {"role": "tenant", "tenant": tenant, "name": f"chaos-{tenant}"}

@@ -21,6 +21,9 @@ from tests.chaos.site import IMAGE, TENANTS, TYPES, Site
 MAX_VCPUS_EACH = 4  #: a little more, all together, than the hosts have
 KEPT_VCPUS_EACH = 2  #: of them, in VMs that are given back only at the end
 SPOT_PART = 0.2  #: of requests
+ELASTIC_PART = 0.4  #: of the other requests, as long as a tenant has no elastic one
+MAX_BORROWED = 3  #: VMs of an elastic request
+SCALE_PART = 0.15  #: of the times at which a tenant with an elastic request does anything
 IMAGE_PART = 0.5  #: of requests
 RESERVE_PART = 0.15  #: of the times at which a tenant would ask
 _PAUSE_S = (0.5, 2.0)
@@ -38,6 +41,7 @@ class Tenant(TokenHolder):
     kept: set[str] = field(default_factory=set)  #: requests that outlive the faults
     due: dict[str, float] = field(default_factory=dict)  #: when the others are given back
     reserved: dict[str, float] = field(default_factory=dict)  #: when each is over, at the latest
+    elastic: dict[str, str] = field(default_factory=dict)  #: VM types by id of request
     _number: int = 0
 
     def run(self) -> None:
@@ -47,6 +51,8 @@ class Tenant(TokenHolder):
             if first is not None and self.due[first] <= time.monotonic():
                 del self.due[first]
                 self.give_back(first)
+            elif self.elastic and self.rng.random() < SCALE_PART:
+                self.scale(self.rng.choice(sorted(self.elastic)), room)
             elif self.reserved and self.rng.random() < 0.5:
                 self.use_reservation(self.rng.choice(sorted(self.reserved)), room)
             elif room > 0 and self.rng.random() < RESERVE_PART:
@@ -69,11 +75,11 @@ class Tenant(TokenHolder):
             self.refused(f"{self.name}'s reservation", answer)
 
     def use_reservation(self, key: str, room: int) -> None:
-        """Draw on a reservation if it is in force; cancel some; forget those that are over."""
-        if self.reserved[key] <= time.monotonic():
-            del self.reserved[key]
-            return
-        if self.rng.random() < 0.2:
+        """Draw on a reservation if it is in force; cancel some, and what has not ended in time.
+
+        For an hour after a step ahead of the clock nothing ends by itself.
+        """
+        if self.reserved[key] <= time.monotonic() or self.rng.random() < 0.2:
             del self.reserved[key]
             answer = self.call("DELETE", f"/v1/reservations/{key}")
             if answer.status_code not in (202, 409):  # 409: it is over
@@ -91,9 +97,6 @@ class Tenant(TokenHolder):
         vm_type = self.rng.choice([name for name, vcpus in TYPES.items() if vcpus <= room])
         count = self.rng.randint(1, min(3, room // TYPES[vm_type]))
         key, name = self.new_key(), f"{self.name}-{self._number}"
-        self.record.write(
-            "asking", tenant=self.name, key=key, name=name, vm_type=vm_type, count=count
-        )
         body: dict[str, Any] = {
             "name": name,
             "vm_type": vm_type,
@@ -108,6 +111,14 @@ class Tenant(TokenHolder):
         elif self.rng.random() < SPOT_PART:
             body["spot"] = True
             self.counts["spot VMs asked for"] += count
+        elif not self.elastic and self.rng.random() < ELASTIC_PART:
+            body["max_count"] = count + self.rng.randint(1, MAX_BORROWED)
+        self.record.write(
+            "asking",
+            tenant=self.name,
+            key=key,
+            **{part: body.get(part) for part in ("name", "vm_type", "count", "max_count")},
+        )
         answer = self.call("POST", "/v1/requests", body, key)
         told = {"tenant": self.name, "key": key, "name": name}
         if answer.status_code == 201:
@@ -115,6 +126,9 @@ class Tenant(TokenHolder):
             self.counts["VMs asked for"] += count
             request_id = answer.json()["id"]
             self.held[request_id] = count * TYPES[vm_type]
+            if "max_count" in body:
+                self.counts["elastic requests accepted"] += 1
+                self.elastic[request_id] = vm_type
             if sum(self.held[each] for each in {*self.kept, request_id}) <= KEPT_VCPUS_EACH:
                 self.kept.add(request_id)
             else:
@@ -128,12 +142,29 @@ class Tenant(TokenHolder):
             self.counts["refused"] += 1
             self.record.write("refused", status=answer.status_code, said=answer.text, **told)
 
+    def scale(self, request_id: str, room: int) -> None:
+        """Set both bounds of an elastic request; with no maximum it is elastic no longer."""
+        vcpus = TYPES[self.elastic[request_id]]
+        count = self.rng.randint(1, max(1, (room + self.held[request_id]) // vcpus))
+        most = count + self.rng.randint(0, MAX_BORROWED)
+        body = {"count": count, "max_count": most}
+        answer = self.call("PATCH", f"/v1/requests/{request_id}", body)
+        if answer.status_code != 200:
+            self.refused(f"the scaling of {self.name}'s {request_id} to {count}..{most}", answer)
+            return
+        self.counts["elastic requests scaled"] += 1
+        self.held[request_id] = count * vcpus
+        if most == count:
+            del self.elastic[request_id]
+        self.record.write("scaled", tenant=self.name, id=request_id, **body)
+
     def give_back(self, request_id: str) -> None:
         self.record.write("deleting", tenant=self.name, id=request_id)
         answer = self.call("DELETE", f"/v1/requests/{request_id}")
         if answer.status_code == 202:
             self.counts["deleted"] += 1
             del self.held[request_id]
+            self.elastic.pop(request_id, None)
             self.record.write("deleted", tenant=self.name, id=request_id)
         else:
             self.counts["refused"] += 1
