@@ -47,6 +47,8 @@ class Operator(TokenHolder):
     habits: Mapping[str, int]  #: what it does, and how often
 
     def run(self) -> None:
+        if "close_month" in self.habits:
+            self.close_month()  # once the clock stepped ahead, none is closed for an hour
         while not self.stop.wait(self.rng.uniform(*_PAUSE_S)):
             [habit] = self.rng.choices(list(self.habits), list(self.habits.values()))
             getattr(self, habit)()
