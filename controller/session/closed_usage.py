@@ -62,7 +62,8 @@ def verify_entries(
     keys : collection of str
         The public keys of the site; a signature must be of one of them.
     pinned : str or None
-        A public key that the reader trusts: the newest entry must be signed by it.
+        A public key that the reader trusts: the newest entry must be signed by it. Without entries
+        there is nothing to sign.
 
     Raises
     ------
@@ -86,7 +87,7 @@ def verify_entries(
         if entry["signed"] is not None:
             signed_by = _check_signature(entry, {*keys, pinned}, where)
             signed_to = number
-    if pinned is not None and (signed_to != len(entries) or signed_by != pinned):
+    if pinned is not None and entries and (signed_to != len(entries) or signed_by != pinned):
         raise ProofError(f"the newest entry is not signed by key {pinned}")
     return VerifiedUsage(
         entries=len(entries),

@@ -262,6 +262,12 @@ def test_the_leading_control_centre_signs_what_is_not_signed(
     assert verify_entries(documents(ended), pinned=private.public_key).signed_to == 2
 
 
+def test_a_site_without_closed_months_has_nothing_that_its_key_did_not_sign() -> None:
+    found = verify_entries([], pinned=PrivateKey.generate().public_key)
+
+    assert (found.entries, found.signed_to, found.signed_by) == (0, 0, None)
+
+
 @pytest.mark.parametrize("change", ["swap", "drop", "cost", "foreign signature"])
 def test_a_forged_document_is_not_verified(ended: Registry, change: str) -> None:
     close(ended, MARCH)
