@@ -45,6 +45,7 @@ TRIED = (
     *("accepted", "moves accepted", "spot VMs asked for"),
     *("live moves moved", "reservations asked for"),
     *("counts heard of guests", "disks with counts"),
+    *("elastic requests scaled", "VMs borrowed", "rounds with a memory", "months closed"),
 )
 SEED = 1
 
