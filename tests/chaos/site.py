@@ -7,6 +7,7 @@ import json
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -217,9 +218,11 @@ class Site:
     def start_hosts(self) -> list[LabHost]:
         """Start the hosts that do not run; again where fuga fences one while it starts.
 
-        Others may be struck and not answer until they are fenced, which waits for this.
+        Others may be struck and not answer until they are fenced, which waits for this. A host that
+        is kept off by what strikes it ends each start until that is over.
         """
-        for tries_left in (2, 1, 0):
+        deadline = time.monotonic() + WAIT_S
+        while True:
             try:
                 return cluster.start_real_hosts(
                     self._host_count,
@@ -230,9 +233,8 @@ class Site:
                     await_all=False,
                 )
             except LabError:
-                if not tries_left:
+                if self.ending.is_set() or time.monotonic() > deadline:
                     raise
-        raise AssertionError("the loop returns or raises")
 
     def switch_on_what_is_off(self) -> None:
         """Do what operators do: a host that was fenced is switched on again by hand."""

@@ -1,13 +1,19 @@
-"""Processes that the site of a chaos run keeps."""
+"""Processes and hosts that the site of a chaos run keeps."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from lab import cluster
+from lab.errors import LabError
+from tests.chaos import site as site_module
 from tests.chaos.processes import Managed
+from tests.chaos.site import Site
 from tests.servers.running import eventually
 
 
@@ -22,3 +28,21 @@ def test_a_process_is_ready_though_a_full_disk_took_the_line_that_says_so(
         eventually(lambda: process.is_ready)
     finally:
         process.kill()
+
+
+def test_hosts_are_started_again_until_none_of_them_is_kept_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_off = iter(range(5))
+
+    def start(*_: object, **__: object) -> list[object]:
+        if next(kept_off, None) is not None:
+            raise LabError("host 2 died")
+        return []
+
+    monkeypatch.setattr(cluster, "start_real_hosts", start)
+    monkeypatch.setattr(site_module, "guest_dir", lambda: tmp_path)
+    servers: Any = SimpleNamespace(url="memory://")
+    site = Site(tmp_path, servers, servers, 2)
+
+    assert site.start_hosts() == []
