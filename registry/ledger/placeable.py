@@ -55,7 +55,8 @@ def is_waiting_vm() -> ColumnElement[bool]:
 
 def is_borrowed_without_place() -> ColumnElement[bool]:
     """Return the condition for a borrowed VM that lost its place, or never got one."""
-    return and_(vms.c.borrowed, vms.c.deleted_at.is_(None), ABSENT, ~_PLACE.exists())
+    no_place = ~_PLACE.correlate(vms).exists()  # also in a query of assignments
+    return and_(vms.c.borrowed, vms.c.deleted_at.is_(None), ABSENT, no_place)
 
 
 def kept_disks_of_requests(

@@ -32,7 +32,7 @@ from registry.errors import (
     RegistryUnavailableError,
 )
 from registry.ledger.deletion import delete_vms
-from registry.ledger.placeable import is_waiting_vm
+from registry.ledger.placeable import is_borrowed_without_place, is_waiting_vm
 from registry.ledger.power import SHUTDOWN_TIMEOUT_S
 from registry.ledger.request_progress import vm_counts_query
 from registry.lifecycle import FINISHED, OPEN_REQUESTS, RequestState, VmDesiredEvent
@@ -344,7 +344,8 @@ class Requests:
         with self._database.write() as connection:
             now = db_now(connection)
             if placeless:  # it had its only chance of a place when it was created
-                which = is_any_of(connection, vms.c.id, placeless)
+                found_again = is_any_of(connection, vms.c.id, placeless)
+                which = and_(found_again, is_borrowed_without_place())
                 delete_vms(connection, which, now=now, actor=actor, reason="it lost its place")
             delete_expired_room(connection, now)
             return apply_preemptions(connection, found, now=now, actor=actor)

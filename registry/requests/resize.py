@@ -7,20 +7,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, and_, delete, insert, select, update
+from sqlalchemy import Connection, Row, and_, insert, select, update
 
 from registry.audit.events import record_event
 from registry.db.bulk import chunks, execute_parameters, is_any_of
 from registry.db.locks import lock_vms
 from registry.db.names import check_int
-from registry.db.schema import (
-    assignments,
-    is_place,
-    request_networks,
-    requests,
-    spot_preemptions,
-    vms,
-)
+from registry.db.schema import assignments, is_place, request_networks, requests, vms
 from registry.errors import ConflictError, InvalidError
 from registry.ledger.deletion import delete_vms
 from registry.ledger.request_progress import recompute_states
@@ -153,13 +146,10 @@ def add_vms(
 
 
 def _set_borrowed(connection: Connection, keys: Collection[UUID], *, borrowed: bool) -> None:
-    """Mark VMs as borrowed, or as ordinary ones, whose announced ends are withdrawn."""
+    """Mark VMs as borrowed, or as ordinary ones, whose announced ends the next sweep withdraws."""
     for some in chunks(sorted(keys)):
         these = is_any_of(connection, vms.c.id, some)
         connection.execute(update(vms).where(these).values(borrowed=borrowed))
-        if not borrowed:
-            ends = is_any_of(connection, spot_preemptions.c.vm_id, some)
-            connection.execute(delete(spot_preemptions).where(ends))
 
 
 def _is_wanted_vm(request_id: UUID) -> Any:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, and_, delete, select, update
+from sqlalchemy import Connection, and_, delete, or_, select, update
 
 from registry.audit.changes import SPOT
 from registry.audit.events import record_events
@@ -31,6 +31,8 @@ from registry.lifecycle import HostAdmin, HostHealth, SpotEvent, SpotState, VmDe
 
 #: Of a host that takes VMs, as far as that lasts.
 _IS_UP: Final = and_(hosts.c.admin == HostAdmin.ACTIVE.value, hosts.c.health == HostHealth.UP.value)
+#: Not of a VM that its tenant made an ordinary one since the announcement.
+_MAY_END: Final = or_(vms.c.spot, vms.c.borrowed)
 _ENDINGS: Final = (
     select(
         spot_preemptions.c.vm_id,
@@ -40,6 +42,7 @@ _ENDINGS: Final = (
         vms.c.desired,
         vms.c.request_id.label("own_request"),
         vms.c.borrowed,
+        _MAY_END.label("may_end"),
         tenants.c.name.label("tenant"),
         assignments.c.host_id.label("place"),
         _IS_UP.label("is_up"),
@@ -65,8 +68,8 @@ def apply_preemptions(
     """End these spot VMs if their end is due and still needed; return those that ended.
 
     An end is withdrawn if the request for which it was announced no longer waits for room on that
-    host, if the host takes no VMs, or if the VM has left the host. No room is kept for the request
-    where the VM stays.
+    host, if the host takes no VMs, if the VM has left the host, or if it is borrowed no longer. No
+    room is kept for the request where the VM stays.
     """
     lock_vms(connection, is_any_of(connection, vms.c.id, vm_ids))
     these = _ENDINGS.where(is_any_of(connection, spot_preemptions.c.vm_id, vm_ids))
@@ -126,7 +129,11 @@ def _due_events(
     for row in rows:
         if row.desired == VmDesired.DELETED.value:
             found.append((row, SpotEvent.DELETED))
-        elif not row.is_up or row.place != row.host_id or not needed(row.request_id, row.host_id):
+        elif (
+            not (row.may_end and row.is_up)
+            or row.place != row.host_id
+            or not needed(row.request_id, row.host_id)
+        ):
             found.append((row, SpotEvent.WITHDRAWN))
         elif row.ends_at <= now:
             found.append((row, SpotEvent.DUE))

@@ -239,9 +239,9 @@ class Vms:
             if connection.scalar(elastic) is not None:
                 # No round lends another VM before this commits.
                 lock_requesting_tenant(connection, vm.tenant)
-                vm = _get_vm(connection, id)
             deleted = delete_vms(connection, vms.c.id == id, now=db_now(connection), actor=actor)
             if deleted:
+                vm = _get_vm(connection, id)  # it may have become borrowed before it was locked
                 count = requests.c.count - (0 if vm.borrowed else 1)
                 # A request whose maximum is its count is not elastic.
                 max_count = func.nullif(requests.c.max_count - 1, count)

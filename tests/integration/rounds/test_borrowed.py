@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any
+from uuid import UUID
 
 import pytest
+from sqlalchemy import Connection
 
+from controller.rounds.policy_process import PolicyAnswer
 from controller.rounds.replay import replay_round
 from registry import Registry
 from registry.errors import InvalidError
+from registry.ledger.deletion import delete_vms
 from registry.requests import MembershipRule, Request, Rules, Vm
+from registry.requests import requests as requests_module
+from registry.requests import vms as vms_module
+from registry.requests.spot_preemptions import borrowed_without_place
 from tests.integration.moves.test_room import DecidesHere, run
 from tests.register import (
     RawSql,
@@ -185,6 +194,91 @@ def test_a_borrowed_vm_that_cannot_be_built_ends_and_its_request_does_not_wait(
     assert len(vms_of(register, elastic)) == 7
     found = register.requests.get(elastic.id)
     assert (found.state, found.vms_wanted, found.max_count) == ("placed", 7, 20)
+    assert register.check() == []
+
+
+class Meanwhile(DecidesHere):
+    """Decides once something else was done."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+
+    def decide(self, data: bytes, *, policy: str, deadline_s: float) -> PolicyAnswer:
+        self._act()
+        return super().decide(data, policy=policy, deadline_s=deadline_s)
+
+
+@pytest.mark.parametrize("when", ["while the round decides", "after it"])
+def test_a_vm_that_is_borrowed_no_longer_does_not_end(
+    register: Registry, raw: RawSql, elastic: Request, when: str
+) -> None:
+    grown(register, elastic)
+    add_request(register, 6, name="web")
+
+    def raise_the_number() -> None:
+        register.requests.change(elastic.id, count=8, actor="tenant:b")
+
+    if when == "after it":
+        a_round(register, 120)
+        raise_the_number()
+    else:
+        run(register, 120, decider=Meanwhile(raise_the_number), spot_grace_s=GRACE_S)
+    let_time_pass(raw)
+
+    assert register.requests.end_spot_vms() == ()
+
+    assert [vm.desired for vm in vms_of(register, elastic)] == ["running"] * 8
+    assert register.requests.get(elastic.id).count == 8
+    assert ending(register, elastic) == []
+    told = [each.event for each in register.events.list(kind="spot_ending")]
+    assert told == ["announced"] * 4 + ["withdrawn"] * 4
+    assert raw.value("SELECT count(*) FROM spot_room_holds") == 0
+    assert register.check() == []
+
+
+def test_a_vm_without_a_place_that_becomes_an_ordinary_one_waits_for_another(
+    register: Registry, elastic: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for at in (0, 60):
+        a_round(register, at)
+    failed = vms_of(register, elastic)[-1]
+    build = register.assignments.claim_build(failed.assignment_id, "w1", 60)
+    register.assignments.record_failure(build.claim, "no such pool", transient=False)
+    remove_vm(register, failed.assignment_id)
+
+    def read_before_the_change(connection: Connection, at_once: int) -> Sequence[UUID]:
+        found = borrowed_without_place(connection, at_once)
+        register.requests.change(elastic.id, count=8, actor="tenant:b")
+        return found
+
+    monkeypatch.setattr(requests_module, "borrowed_without_place", read_before_the_change)
+    register.requests.end_spot_vms()
+
+    assert register.vms.get(failed.id).desired == "running"
+    found = register.requests.get(elastic.id)
+    assert (found.count, found.vms_wanted, found.state) == (8, 8, "partly_placed")
+    assert register.check() == []
+
+
+@pytest.mark.parametrize(
+    "register_url", [pytest.param("postgresql", marks=pytest.mark.postgresql)], indirect=True
+)
+def test_a_vm_that_becomes_borrowed_while_it_is_deleted_is_counted_as_borrowed(
+    register: Registry, elastic: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register.requests.change(elastic.id, max_count=2, actor="tenant:b")
+    a_round(register, 0)
+    last = vms_of(register, elastic)[-1]
+
+    def made_elastic_before(connection: Connection, *given: Any, **more: Any) -> int:
+        register.requests.change(elastic.id, count=1, max_count=2, actor="tenant:b")
+        return delete_vms(connection, *given, **more)
+
+    monkeypatch.setattr(vms_module, "delete_vms", made_elastic_before)
+    register.vms.delete(last.id, actor="tenant:b")
+
+    found = register.requests.get(elastic.id)
+    assert (found.count, found.max_count, found.vms_wanted) == (1, None, 1)
     assert register.check() == []
 
 
