@@ -74,6 +74,7 @@ from registry.tenancy.quotas import Quotas
 from registry.tenancy.ssh_keys import SshKeys
 from registry.tenancy.tenants import Tenants
 from registry.tenancy.tokens import Tokens
+from registry.usage.budgets import Budgets
 from registry.usage.closed_months import ClosedMonths
 from registry.usage.prices import Prices
 from registry.usage.usage import UsageSums
@@ -135,8 +136,8 @@ class Registry:
         self.site_keys = SiteKeys(database)
         self.cluster_queries = ClusterQueries(database)
         self.shadows = Shadows(database)
-        self.usage, self.prices = UsageSums(database), Prices(database)
-        self.closed_months = ClosedMonths(database)
+        self.usage, self.budgets = UsageSums(database), Budgets(database)
+        self.prices, self.closed_months = Prices(database), ClosedMonths(database)
         self.retention = Retention(database)
         self.capacity_history = CapacityHistory(database)
         self.history = History(database)

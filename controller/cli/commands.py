@@ -85,6 +85,7 @@ COMMAND_ENTRIES: Final[Mapping[str, _CommandEntry]] = MappingProxyType(
         "type": _CommandEntry(_MANAGE, "site.vm_types:types"),
         "image": _CommandEntry(_MANAGE, "site.images:app"),
         "tenant": _CommandEntry(_MANAGE, "site.tenants:app"),
+        "budget": _CommandEntry(_MANAGE, "site.budgets:app"),
         "price": _CommandEntry(_MANAGE, "site.prices:app"),
         "quota": _CommandEntry(_MANAGE, "site.quotas:app"),
         "token": _CommandEntry(_MANAGE, "site.tokens:app"),

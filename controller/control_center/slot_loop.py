@@ -13,6 +13,7 @@ from types import FrameType
 
 import structlog
 
+from controller.control_center.budget_meter import BudgetMeter
 from controller.control_center.capacity_sampler import CapacitySampler
 from controller.control_center.clock_watch import ClockWatch, lease_lengths
 from controller.control_center.dispatch import Dispatcher
@@ -380,6 +381,11 @@ def main(settings: ControllerSettings | None = None) -> None:
             target=CapacitySampler(registry, lambda: leadership.lease, dispatcher.clock).run,
             args=(stop,),
             name="capacity",
+        ),
+        threading.Thread(
+            target=BudgetMeter(registry, lambda: leadership.lease, dispatcher.clock).run,
+            args=(stop,),
+            name="budgets",
         ),
         threading.Thread(target=failed_hosts.run, args=(stop,), name="failed-hosts"),
         threading.Thread(target=plans.run, args=(stop,), name="plans"),

@@ -49,6 +49,16 @@ class QuotaExplanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetExplanation:
+    """A budget that has ended in the month of the round."""
+
+    tenant: str  #: the owner of the budget: the tenant or a group above it
+    resource: str  #: "vms" is the number of VMs, "cost" the costs
+    amount: str  #: of a month: unit hours, or costs in the currency
+    until: datetime  #: the end of the month
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShareExplanation:
     """The tenant's share of the cluster after the round, and its fair share."""
 
@@ -98,6 +108,7 @@ class WaitingExplanation:
     would_help: tuple[str, ...] = ()  #: what would have to change for one more VM
     share: ShareExplanation | None = None
     quotas: tuple[QuotaExplanation, ...] = ()
+    budgets: tuple[BudgetExplanation, ...] = ()
     paused: PauseExplanation | None = None
     undecided: UndecidedExplanation | None = None
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 from controller.host_aliases import Viewer
 from controller.queries.coarse_numbers import round_down_to_step, round_to_percent, round_up_to_step
 from controller.queries.explanations import (
+    BudgetExplanation,
     ObstacleExplanation,
     PauseExplanation,
     PlacedVm,
@@ -32,14 +34,14 @@ from registry import Registry, RequestState, SlotLoopState
 from registry.admin import Liveness
 from registry.requests import Request, Vm, WaitingStatus
 from registry.reservations import ReservationState
-from registry.rounds import SlotLoopStatus
+from registry.rounds import BUDGET, SlotLoopStatus
 
 _WAITS = (RequestState.PENDING, RequestState.PARTLY_PLACED)
 _PAGE = 500
 
 #: Keys of the recorded detail that tenants see unchanged, and those that they see in steps.
 _SHOWN_AS_IS: Final = frozenset(
-    {"slot_start_at", "network", "image", "gave_way_to", "quota", "dropped", "scattered"}
+    {"slot_start_at", "network", "image", "gave_way_to", "quota", "budget", "dropped", "scattered"}
 )
 _IN_STEPS: Final = frozenset(
     {
@@ -66,6 +68,7 @@ _REASONS: Mapping[str, str] = {
     "spot_ending": "spot VMs or borrowed VMs end to make room for it",
     "lower_priority": "a request of its tenant with a higher priority took its place",
     "quota": "a quota is exceeded",
+    "budget": "a budget of this month has ended",
     "held_back": "room is reserved for a request that has waited longer",
     "kept_spare": "the room that is left is spare for VMs of hosts that may fail",
     "no_address": "its network has no free addresses",
@@ -157,6 +160,8 @@ def _wait_estimate(
         return None
     if waiting.paused is not None or waiting.undecided is not None:
         return missing_estimate("not_deciding")
+    if waiting.reason == BUDGET:
+        return missing_estimate("budget")
     if request.spot:
         return missing_estimate("spot")
     return times.waiting_time(request.id)
@@ -225,6 +230,10 @@ def _waiting_explanation(request: Request, reader: Viewer) -> WaitingExplanation
         would_help=tuple(help_ for each in obstacles if (help_ := remedy_text(each, exact=exact))),
         share=_share_explanation(waiting.detail.get("share"), exact=exact),
         quotas=tuple(QuotaExplanation(**each) for each in detail.get("quota", ())),
+        budgets=tuple(
+            BudgetExplanation(**{**each, "until": datetime.fromisoformat(each["until"])})
+            for each in detail.get("budget", ())
+        ),
     )
     message = _waiting_message(explanation, exact=exact)
     if memory := detail.get("memory"):
@@ -360,6 +369,11 @@ def _waiting_message(waiting: WaitingExplanation, *, exact: bool) -> str:
         f"{each.needed} more are needed"
         for each in waiting.quotas
     ]
+    parts += [
+        f"the budget of {each.tenant} is {each.amount} {_budget_unit(each.resource)} a month; it is"
+        f" used up until {each.until:%Y-%m-%d %H:%M} UTC, unless operators raise it"
+        for each in waiting.budgets
+    ]
     if waiting.needed is not None:
         parts.append(
             f"{about}{waiting.fit} of its VMs would fit, {waiting.needed} are needed at once"
@@ -396,6 +410,10 @@ def _waiting_message(waiting: WaitingExplanation, *, exact: bool) -> str:
             f"{waiting.share.fair:.1%} of its fair share, so others go first"
         )
     return "; ".join(parts)
+
+
+def _budget_unit(resource: str) -> str:
+    return "of costs" if resource == "cost" else f"{resource} hours"
 
 
 def _shortage_text(shortage: ShortageExplanation, *, exact: bool) -> str:

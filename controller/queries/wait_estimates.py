@@ -50,6 +50,7 @@ WhyUnavailable = Literal[
     "failed",
     "not_deciding",
     "spot",
+    "budget",
 ]
 _WHY: Final[dict[WhyUnavailable, str]] = {
     "being_made": "an estimate of how long it waits is being made; ask again in a minute",
@@ -59,6 +60,7 @@ _WHY: Final[dict[WhyUnavailable, str]] = {
     "not_decided": "no round has decided yet, so nothing is known of how long it waits",
     "failed": "no estimate of how long it waits could be made; operators: see the API's log",
     "spot": "spot VMs wait until no other VM needs the room: no estimate is made for them",
+    "budget": "it waits for the next month (UTC) or a higher budget: no estimate is made",
     "not_deciding": "nothing is decided now, so its waiting time is not known",
 }
 #: Durations are rounded up to these steps: seconds, minutes, hours, days.

@@ -65,7 +65,7 @@ from controller.rest.routers import (
 )
 from controller.rest.routers.hosting import host_aliases, host_map, label_ratios
 from controller.rest.routers.moving import moves, plans, rolls
-from controller.rest.routers.site import counts, prices, site_keys, usage
+from controller.rest.routers.site import budgets, counts, prices, site_keys, usage
 from controller.rest.routers.site import settings as settings_router
 from controller.rest.routers.site import what_ifs as what_ifs_router
 from controller.rest.streams import EventFeed, StreamPermits
@@ -250,6 +250,7 @@ def _api_routes() -> Sequence[BaseRoute]:
         power,
         counts,
         usage,
+        budgets,
         prices,
         moves,
         vm_types,

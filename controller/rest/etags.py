@@ -55,6 +55,9 @@ VERSIONED: Final[Mapping[str, VersionedResource]] = MappingProxyType(
             "request", lambda registry, key: registry.requests.get(key), UUID
         ),
         "tenants": VersionedResource("tenant", lambda registry, name: registry.tenants.get(name)),
+        "tenants/budget": VersionedResource(
+            "budget", lambda registry, name: registry.budgets.get(name)
+        ),
         "tenants/quota": VersionedResource(
             "quota", lambda registry, name: registry.quotas.get(name)
         ),

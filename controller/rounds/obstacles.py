@@ -20,7 +20,7 @@ from placement import Allocation, BoolArray, Snapshot
 from placement.constraints.allowances import RemainingAllowances
 from placement.model.reasons import needed_at_once
 from registry.requests import ZONE_LABEL, zone_of
-from registry.rounds import ClusterView, RequestView, VmGroupView
+from registry.rounds import BUDGET, ClusterView, RequestView, VmGroupView
 
 #: Maximum number of different requests explained in a round: each examines every host.
 MAX_REQUEST_KINDS: Final = 1_000
@@ -28,7 +28,7 @@ MAX_REQUEST_KINDS: Final = 1_000
 FAILED_BUILDS: Final = "failed_builds"
 CLOSED_TO_IT: Final = "closed_to_it"
 #: Obstacles that belong to the request, not to hosts.
-REQUEST_OBSTACLES: Final = frozenset({"quota"})
+REQUEST_OBSTACLES: Final = frozenset({"quota", "budget"})
 #: Number of host names shown to operators for an obstacle.
 _HOSTS_NAMED: Final = 5
 
@@ -128,8 +128,8 @@ class Obstacles:
         ``zone`` and ``no_zone``, ``not_named``, ``closed_to_it`` (only its builds failed
         there), ``network`` (is not there), ``anti_affinity``, ``affinity``,
         ``zone_full``, ``held_back``, ``reserved`` (room is there, and kept for reservations)
-        and ``resource``; ``no_address`` and ``quota`` keep it from all hosts alike. Empty for
-        what is beyond `MAX_REQUEST_KINDS`.
+        and ``resource``; ``budget``, ``no_address`` and ``quota`` keep it from all hosts alike.
+        Empty for what is beyond `MAX_REQUEST_KINDS`.
         """
         request = self._view.requests[row]
         groups = [group for group in self._groups.get(request.id, ()) if group.hard]
@@ -161,7 +161,7 @@ class Obstacles:
         row: int,
         request: RequestView,
         groups: list[VmGroupView],
-        more: tuple[tuple[str, str, int], ...],
+        more: tuple[tuple[str, str, int | None], ...],
     ) -> tuple[PlacementObstacle, ...]:
         """Count the hosts of each obstacle of a request, and those where it is the only one."""
         found = [
@@ -184,22 +184,30 @@ class Obstacles:
             for each in found
         )
 
-    def _cluster_obstacles(self, row: int, request: RequestView) -> Iterator[tuple[str, str, int]]:
-        """Yield obstacles that apply to all hosts (addresses, quotas), with the lacking amount."""
+    def _cluster_obstacles(
+        self, row: int, request: RequestView
+    ) -> Iterator[tuple[str, str, int | None]]:
+        """Yield obstacles that apply to all hosts, with the lacking amount if there is one.
+
+        These are budgets, addresses and quotas.
+        """
         left_out = self._left_out[row]
         needed = needed_at_once(self._snapshot, row, left_out) if left_out else 1
         short, network = request.short, request.network
-        if short is not None and network is not None and network.left is not None:
+        if short is not None and short.reason == BUDGET:
+            for each in short.detail["budget"]:
+                yield "budget", f"{each['resource']} of {each['tenant']}", None
+        elif short is not None and network is not None and network.left is not None:
             # VMs with an address are placed first; then addresses lack for the next one.
             left = network.left if request.shut_out else 0
             if (request.shut_out or not left_out) and left < needed:
                 yield "no_address", network.network, needed - left
-        for each in self._rooms.exceeded_by(row, needed):
-            owner, name, limit, held = self._names.quotas[each]
-            resource = self._snapshot.allowances[each].resource
+        for allowance in self._rooms.exceeded_by(row, needed):
+            owner, name, limit, held = self._names.quotas[allowance]
+            resource = self._snapshot.allowances[allowance].resource
             amount = 1 if resource is None else request.demand[resource]
             # If a limit was lowered, more than the limit is in use.
-            used = held + self._snapshot.allowances[each].room - self._rooms.left[each]
+            used = held + self._snapshot.allowances[allowance].room - self._rooms.left[allowance]
             need = needed * amount
             used = quota_in_use(
                 self._reserved, row, used, limit=limit, need=need, resource=resource
@@ -332,6 +340,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     CLOSED_TO_IT: "room on {hosts} where its builds failed recently, until {until} at least",
     "network": "room on {hosts} that network {what} does not reach",
     "no_address": "more free addresses in network {what} ({missing}): room is on {hosts}",
+    "budget": "a higher budget for {what}, or the next month: room is on {hosts}",
     "quota": "{missing} more in the quota on {what}: room is on {hosts}",
     "anti_affinity": "room on {hosts} with a VM of group {what}",
     "affinity": "room on {hosts} without VMs of group {what}",

@@ -1190,6 +1190,22 @@ site_currency = Table(
     Column("minor_digits", Integer, nullable=False),
 )
 
+# What an owner and all below it may use in each month; and what was used in one, as last measured.
+budgets = Table(
+    "budgets",
+    metadata,
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), primary_key=True),
+    Column("resource", Name, primary_key=True),  # or "vms", or "cost"
+    Column("amount", ExactDecimal(19, 6), nullable=False),
+    Column("warn_at", Integer, nullable=False),  # percent
+    Column("month", Date),  # its first day
+    Column("used", ExactDecimal(36, 6)),
+    Column("per_hour", ExactDecimal(36, 6)),
+    Column("measured_at", UtcDateTime),
+    Column("state", String(8)),
+    Column("spent_at", UtcDateTime),
+)
+
 # Label sets of hosts, whose capacity is recorded apart. The first two numbers have no row: see
 # `registry.capacity.capacity_history`.
 capacity_classes = Table(

@@ -134,13 +134,14 @@ class RequestView:
     avoid: tuple[UUID, ...]
     age: int  #: number of rounds in which the request waited
     created_at: datetime
-    short: WaitingStatus | None = None  #: VMs that wait for an address or their network, and why
+    #: VMs that wait for an address, their network, their image or a budget, and why
+    short: WaitingStatus | None = None
     rules: Rules = field(default_factory=Rules)
     spread: SpreadView | None = None  #: of a request that is spread over zones
     failed_on: tuple[UUID, ...] = ()  #: hosts where its builds failed, or its image had no room
     retry_at: datetime | None = None  #: when the first of `failed_on` takes it again
     network: NetworkLimit | None = None
-    shut_out: bool = False  #: its network lets none of its VMs be placed
+    shut_out: bool = False  #: `short` has all of its VMs
     #: its VMs have disks there: a part of a request, of which another row may have the rest
     shared_pool: str | None = None
     priority: int = 0  #: priority among the tenant's requests

@@ -54,8 +54,10 @@ from registry.rounds.leases import CONTROL_LEASE
 from registry.rounds.shadows import DueRound, MeasuredDecision, NewShadowRound, ShadowRound
 from registry.rounds.site_keys import SigningState
 from registry.rounds.slot_loop import MAX_REASON_LENGTH
+from registry.rounds.spent_budgets import BUDGET
 
 __all__ = [
+    "BUDGET",
     "CONTROL_LEASE",
     "MAX_REASON_LENGTH",
     "Accounts",

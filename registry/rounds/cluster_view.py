@@ -63,6 +63,7 @@ from registry.rounds.known_hosts import Holdings, KnownHosts, sum_holdings
 from registry.rounds.leases import check_epoch
 from registry.rounds.reserved_room import held_for_reservations, reserved_view
 from registry.rounds.slot_loop import check_not_paused
+from registry.rounds.spent_budgets import limit_by_budgets
 from registry.rounds.spot import spot_holdings, spot_view
 from registry.tenancy.reservation_use import IS_STANDING
 
@@ -352,7 +353,8 @@ def _request_views(
 ) -> tuple[RequestView, ...]:
     """Return requests in these states with their VMs that meet a condition, or with ``counts``.
 
-    With ``to_place``, requests whose image is held are closed to all hosts. With ``of_vm`` only the
+    With ``to_place``, requests whose image is held are closed to all hosts, and VMs that wait for
+    a budget are left out. With ``of_vm`` only the
     request of that VM is returned.
     """
     in_question: ColumnElement[bool] = requests.c.state.in_(states)
@@ -445,6 +447,8 @@ def _request_views(
         _closed_for_held_image(view, held[view.id], everywhere) if view.id in held else view
         for view in found
     ]
+    if to_place:
+        found = list(limit_by_budgets(connection, found, now, everywhere, which))
     kept = kept_disks_of_requests(connection, which) if to_place else {}
     return tuple(
         part for view in found for part in _split_by_shared_pool(view, kept.get(view.id, {}))
@@ -472,7 +476,7 @@ def _split_by_shared_pool(
                 min_count=1,
                 requires=tuple(sorted({*view.requires, label})),
                 shared_pool=label.removeprefix(SHARED_POOL_LABEL),
-                short=None,
+                short=None if left else view.short,
             )
     if left:
         yield replace(view, count=left, min_count=min(view.min_count, left))

@@ -27,7 +27,16 @@ from registry.db.pages import (
     page_of,
 )
 from registry.db.row_conversion import record_of
-from registry.db.schema import network_offers, quotas, requests, reservations, tenants, tokens, vms
+from registry.db.schema import (
+    budgets,
+    network_offers,
+    quotas,
+    requests,
+    reservations,
+    tenants,
+    tokens,
+    vms,
+)
 from registry.errors import ConflictError, DuplicateError, NotFoundError
 from registry.lifecycle import FINISHED, OPEN_RESERVATIONS
 from registry.records.tenancy import MoveTo, Tenant
@@ -289,7 +298,7 @@ def _removal_obstacles(connection: Connection, key: UUID) -> list[str]:
 
 def _delete_or_mark_removed(connection: Connection, key: UUID, now: datetime) -> None:
     """Delete the row of a tenant if nothing refers to it, else mark it as removed."""
-    for table in (quotas, network_offers):
+    for table in (quotas, budgets, network_offers):
         connection.execute(delete(table).where(table.c.tenant_id == key))
     # Removed members, whose rows stay, belong to no group any more.
     connection.execute(update(tenants).where(tenants.c.parent_id == key).values(parent_id=None))

@@ -1,5 +1,6 @@
 """Usage: what assignments held over time, by tenant, group, type or label, and what it costs."""
 
+from registry.records.budgets import Budget, BudgetState, BudgetUse
 from registry.records.usage import (
     ClosedEntry,
     Currency,
@@ -10,4 +11,15 @@ from registry.records.usage import (
     UsageItem,
 )
 
-__all__ = ["ClosedEntry", "Currency", "EntrySignature", "Price", "PriceList", "Usage", "UsageItem"]
+__all__ = [
+    "Budget",
+    "BudgetState",
+    "BudgetUse",
+    "ClosedEntry",
+    "Currency",
+    "EntrySignature",
+    "Price",
+    "PriceList",
+    "Usage",
+    "UsageItem",
+]

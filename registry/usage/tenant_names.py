@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection, select
@@ -31,6 +31,21 @@ class TenantNames:
             found.append(self.name_of(above))
             above = self._nodes[above].parent_id
         return tuple(found)
+
+    def tenants_below(self, owners: Collection[UUID]) -> Mapping[UUID, Sequence[UUID]]:
+        """Return for each tenant itself, and for each group all tenants below it."""
+        found: dict[UUID, list[UUID]] = {owner: [] for owner in owners}
+        for key, node in self._nodes.items():
+            above: UUID | None = None if node.is_group else key
+            while above is not None:
+                if above in found:
+                    found[above].append(key)
+                above = self._nodes[above].parent_id
+        return found
+
+    def count(self) -> int:
+        """Return the number of all tenants and groups."""
+        return len(self._nodes)
 
     def key_of(self, field: str, name: str, *, is_group: bool = False) -> UUID:
         """Return the id of a tenant or group; raise `UnknownNameError` if it never was."""

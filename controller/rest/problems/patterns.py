@@ -17,6 +17,7 @@ CURRENCY: Final = r"^[A-Za-z][A-Za-z0-9-]{0,15}$"
 DAY: Final = r"^20[0-9]{2}-[01][0-9]-[0-3][0-9]$"
 HOST_CLASS: Final = r"^(no labels|[A-Za-z0-9._:/=,-]+)$"
 MONTH: Final = r"^20[0-9]{2}-(0[1-9]|1[0-2])$"
+BUDGET: Final = r"^[0-9]{1,13}(\.[0-9]{1,6})?$"
 COST: Final = r"^-?[0-9]{1,13}(\.[0-9]{1,6})?$"
 LABEL_FILTER: Final = f"{KEY[:-1]}={VALUE[1:]}"
 REFERENCE: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?(:[0-9]{1,9})?$"
@@ -88,6 +89,7 @@ PATTERNS_SAID: Final[Mapping[str, str]] = MappingProxyType(
         CURRENCY: "1 to 16 letters, digits and -, the first a letter, such as EUR",
         DAY: "a day such as 2026-01-31",
         MONTH: "a month such as 2026-10",
+        BUDGET: "a decimal number as a text, such as 1000.00, with at most 6 decimal places",
         COST: "a decimal number as a text, such as -12.50, with at most 6 decimal places",
         MOMENT: "a time with its zone, such as 2026-01-31T14:00:00Z",
     }
