@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
 from registry.db.bulk import chunks, is_any_of
-from registry.db.schema import vms
+from registry.db.schema import budgets, tenants, vms
 from registry.records.budgets import SpentBudget
 from registry.records.requests import WaitingStatus
 from registry.records.rounds import RequestView
-from registry.usage.budget_use import spent_budgets
+from registry.usage.budget_use import month_end
+from registry.usage.tenant_names import TenantNames
 
 #: The reason for which VMs wait.
 BUDGET: Final = "budget"
@@ -32,7 +34,7 @@ def limit_by_budgets(
 
     VMs that had a place, and lost it with their host, are placed all the same.
     """
-    if not views or not (spent := spent_budgets(connection, now)):
+    if not views or not (spent := _spent_budgets(connection, now)):
         return views
     bound = [view.id for view in views if view.tenant_id in spent]
     placed = _count_placed_before(connection, bound, waits)
@@ -42,6 +44,31 @@ def limit_by_budgets(
         else view
         for view in views
     ]
+
+
+def _spent_budgets(connection: Connection, now: datetime) -> Mapping[UUID, Sequence[SpentBudget]]:
+    """Return the budgets that have ended in the present month, by the tenants that they bind.
+
+    A tenant is bound by its own budgets and by those of all groups above it.
+    """
+    month = now.astimezone(UTC).date().replace(day=1)
+    rows = connection.execute(
+        select(budgets, tenants.c.name.label("owner"))
+        .join(tenants, tenants.c.id == budgets.c.tenant_id)
+        .where(budgets.c.month == month, budgets.c.state == "spent")
+        .order_by(tenants.c.name, budgets.c.resource)
+    ).all()
+    if not rows:
+        return {}
+    members = TenantNames(connection).tenants_below({row.tenant_id for row in rows})
+    found: defaultdict[UUID, list[SpentBudget]] = defaultdict(list)
+    for row in rows:
+        spent = SpentBudget(
+            owner=row.owner, resource=row.resource, amount=row.amount, until=month_end(month)
+        )
+        for member in members[row.tenant_id]:
+            found[member].append(spent)
+    return found
 
 
 def _count_placed_before(

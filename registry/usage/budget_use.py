@@ -7,7 +7,7 @@ exact at the time of its measurement, and kept with the budget: rounds read the 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -21,7 +21,7 @@ from sqlalchemy import ColumnElement, Connection, Row, select
 from registry.audit.events import record_event
 from registry.db.bulk import update_rows
 from registry.db.schema import budgets, tenants
-from registry.records.budgets import BudgetState, BudgetUse, SpentBudget
+from registry.records.budgets import BudgetState, BudgetUse
 from registry.usage.costs import line_cost
 from registry.usage.daily_usage import next_month
 from registry.usage.holding_times import SECOND, to_microseconds
@@ -180,23 +180,3 @@ def budget_use_of(row: Row[Any]) -> BudgetUse:
     names = ("resource", "amount", "warn_at", "state", "used", "per_hour", "month")
     values = {name: getattr(row, name) for name in (*names, "measured_at", "spent_at")}
     return BudgetUse(tenant=row.owner, **values)
-
-
-def spent_budgets(connection: Connection, now: datetime) -> Mapping[UUID, Sequence[SpentBudget]]:
-    """Return the budgets that have ended in the present month, by the tenants that they bind.
-
-    A tenant is bound by its own budgets and by those of all groups above it.
-    """
-    month = month_of(now)
-    rows = read_budgets(connection, budgets.c.month == month, budgets.c.state == "spent")
-    if not rows:
-        return {}
-    members = TenantNames(connection).tenants_below({row.tenant_id for row in rows})
-    found: defaultdict[UUID, list[SpentBudget]] = defaultdict(list)
-    for row in rows:
-        spent = SpentBudget(
-            owner=row.owner, resource=row.resource, amount=row.amount, until=month_end(month)
-        )
-        for member in members[row.tenant_id]:
-            found[member].append(spent)
-    return found

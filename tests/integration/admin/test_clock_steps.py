@@ -36,6 +36,8 @@ LEFT_ALONE: Final[dict[str, set[str]]] = {
     "round_hash_chain": {"created_at"},
     "site_keys": {"created_at"},
     "closed_usage": {"created_at"},
+    # Measured again each minute.
+    "budgets": {"measured_at", "spent_at"},
     "shadow_rounds": {"created_at"},
     "console_reads": {"requested_at", "answered_at"},
     "strangers": {"first_seen_at"},
