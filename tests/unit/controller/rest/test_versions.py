@@ -15,11 +15,12 @@ from registry.hosts import Host
 from registry.networks import Network
 from registry.requests import Request, Vm
 from registry.tenancy import Quota, Tenant
+from registry.usage import Budget
 
 DOCUMENT = openapi_document()
 PATHS: dict[str, Any] = DOCUMENT["paths"]
 SCHEMAS: dict[str, dict[str, Any]] = DOCUMENT["components"]["schemas"]
-RECORDS = {each.__name__: each for each in (Host, Network, Quota, Request, Tenant, Vm)}
+RECORDS = {each.__name__: each for each in (Budget, Host, Network, Quota, Request, Tenant, Vm)}
 WITH_ETAG = sorted(
     path
     for path, operations in PATHS.items()
@@ -27,6 +28,7 @@ WITH_ETAG = sorted(
 )
 #: Fields of a PATCH that have another name in what they change.
 SETS = {
+    "warn_at": "limits",
     "overrides": "inventories",
     "reserved": "inventories",
     "ratios": "inventories",
