@@ -125,7 +125,8 @@ class PlacedVm:
     waits_for_image: ImageWait | None  #: None: its image is on its host, or it has none
     unknown_since: datetime | None = None  #: None: its host answers
     paused_since: datetime | None = None  #: time since which the guest is paused on its host
-    ends_at: datetime | None = None  #: announced end of a spot VM
+    borrowed: bool = False
+    ends_at: datetime | None = None  #: announced end of a spot or borrowed VM
     ending_for: str | None = None  #: TENANT/NAME of the request that gets the room
 
 

@@ -129,6 +129,7 @@ def explain_request(
                 waits_for_image=vm.waits_for_image,
                 unknown_since=vm.unknown_since,
                 paused_since=vm.paused_since,
+                borrowed=vm.borrowed,
                 ends_at=vm.ends_at,
                 ending_for=reader.own_request(vm.ending_for),
             )

@@ -34,6 +34,7 @@ from registry.db.engine import Database, retry_on_rollback
 from registry.db.locks import take_advisory_lock
 from registry.db.schema import (
     assignments,
+    borrowed_times,
     build_failures,
     console_sessions,
     events,
@@ -307,6 +308,7 @@ def _limited_times(lengths: LeaseLengths, *, stepped: bool = False) -> Iterator[
     yield _LimitedTimes(login_codes, {"expires_at": LINK_TTL_S})
     yield _LimitedTimes(slot_loop, {"last_slot_at": 0, "changed_at": 0})
     yield _LimitedTimes(assignments, {"released_at": 0}, often=False)
+    yield _LimitedTimes(borrowed_times, {"since": 0, "until": 0}, often=False)
     yield _LimitedTimes(moves, {"ended_at": 0}, often=False)
     yield _LimitedTimes(plans, {"requested_at": 0, "ended_at": 0}, often=False)
     yield _LimitedTimes(tokens, {"last_used_at": 0}, often=False)

@@ -76,6 +76,8 @@ Serial = BigInteger().with_variant(Integer(), "sqlite")
 # Sorted as SQLite and Python sort, whatever the locale of the cluster: pages and rounds
 # take names in this order.
 Name = String(63).with_variant(String(63, collation="C"), "postgresql")
+#: The name of a resource, "vms", or one of both as borrowed VMs have it: "borrowed:vcpus".
+UsageName = String(63).with_variant(String(72, collation="C"), "postgresql")
 State = String(20)
 
 
@@ -489,6 +491,17 @@ spot_preemptions = Table(
     Column("for_request", Name, nullable=False),
     Column("round", BigInteger, nullable=False),
     Column("ends_at", UtcDateTime, nullable=False),
+)
+
+# When VMs were borrowed, for usage; without an end they still are, or were until they were gone.
+borrowed_times = Table(
+    "borrowed_times",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("vm_id", Uuid, nullable=False),
+    Column("since", UtcDateTime, nullable=False),
+    Column("until", UtcDateTime),
+    Index(None, "vm_id"),
 )
 
 # The room that spot and borrowed VMs leave, or left: for a number of VMs of a request, until some
@@ -1164,7 +1177,7 @@ daily_usage = Table(
     Column("tenant_id", Uuid, primary_key=True),
     Column("day", Date, primary_key=True),
     Column("vm_type_id", Uuid, primary_key=True),
-    Column("resource", Name, primary_key=True),  # or "vms", their number
+    Column("resource", UsageName, primary_key=True),
     Column("held_s", BigInteger, nullable=False),
     Column("held_us", BigInteger, nullable=False),
     Column("charged_s", BigInteger, nullable=False),
@@ -1175,7 +1188,7 @@ daily_usage = Table(
 prices = Table(
     "prices",
     metadata,
-    Column("resource", Name, primary_key=True),  # or "vms", their number
+    Column("resource", UsageName, primary_key=True),
     Column("vm_type", Name, primary_key=True),  # all revisions of that name; "": every type
     Column("since", Date, primary_key=True),
     Column("price", ExactDecimal(27, 15)),  # none: no version holds any more
@@ -1266,7 +1279,7 @@ closed_usage_lines = Table(
     Column("tenant", Name, nullable=False),
     Column("groups", Text, nullable=False),  # above the tenant, the nearest first: a/b
     Column("vm_type", Name),  # none: a correction
-    Column("resource", Name, nullable=False),
+    Column("resource", UsageName, nullable=False),
     Column("held_s", BigInteger, nullable=False),
     Column("held_us", BigInteger, nullable=False),
     Column("charged_s", BigInteger, nullable=False),

@@ -142,6 +142,7 @@ class VmCount:
 
     vm_type: str
     spot: bool
+    borrowed: bool
     state: VmState
     placed: bool
     count: int

@@ -19,7 +19,7 @@ class UsageItem:
     """The usage of one resource, in its unit times seconds, exact to the microsecond."""
 
     name: str | None  #: of the tenant, group, type or label value; None: no such, or all together
-    resource: str  #: "vms" counts VMs
+    resource: str  #: "vms" counts VMs; "borrowed:vms" and so on: of borrowed VMs
     held: Decimal  #: held by assignments, failed builds and both hosts of a move included
     charged: Decimal  #: held by VMs that were built, each counted once
     cost: Decimal | None = None  #: what `charged` costs, in the currency; None: no price held
@@ -49,7 +49,7 @@ class Currency:
 class Price:
     """A version of a price: it holds from a day (UTC) until the next version with its subject."""
 
-    resource: str  #: "vms" counts VMs
+    resource: str  #: "vms" counts VMs; "borrowed:vms" and so on: of borrowed VMs
     vm_type: str | None  #: only for VMs of this type; None: for all types without a price
     since: date
     price: PlainDecimal | None  #: of one unit for an hour; None: no price from that day on

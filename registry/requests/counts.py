@@ -20,11 +20,11 @@ _PLACED: Final = assignments.c.id.is_not(None).label("placed")
 
 #: How many VMs of each request are alike: of 100,000 VMs there are fewer requests.
 _ALIKE: Final = (
-    select(vms.c.request_id, vms.c.observed, _PLACED, func.count().label("number"))
+    select(vms.c.request_id, vms.c.borrowed, vms.c.observed, _PLACED, func.count().label("number"))
     .select_from(vms)
     .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, is_place))
     .where(vms.c.deleted_at.is_(None))
-    .group_by(vms.c.request_id, vms.c.observed, _PLACED)
+    .group_by(vms.c.request_id, vms.c.borrowed, vms.c.observed, _PLACED)
 )
 _UNKNOWN: Final = func.coalesce(IS_UNKNOWN, False).label("unknown")
 #: Where hosts do not answer, their VMs are counted separately.
@@ -57,6 +57,7 @@ def count_vms_and_requests(connection: Connection, tenant: str | None) -> Counts
             VmCount(
                 vm_type=row.vm_type,
                 spot=row.spot,
+                borrowed=row.borrowed,
                 state=VmState.UNKNOWN if row.unknown else VmState(row.observed),
                 placed=row.placed,
                 count=row.number,
@@ -73,11 +74,19 @@ def count_vms_and_requests(connection: Connection, tenant: str | None) -> Counts
 def _count_query(in_vms: Select[Any]) -> Select[Any]:
     """Return the query that sums counts of VMs over requests of one type."""
     found = in_vms.subquery()
-    by = (vm_types.c.name, requests.c.spot, found.c.observed, found.c.unknown, found.c.placed)
+    by = (
+        vm_types.c.name,
+        requests.c.spot,
+        found.c.borrowed,
+        found.c.observed,
+        found.c.unknown,
+        found.c.placed,
+    )
     return (
         select(
             vm_types.c.name.label("vm_type"),
             requests.c.spot,
+            found.c.borrowed,
             found.c.observed,
             found.c.unknown,
             found.c.placed,

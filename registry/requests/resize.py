@@ -23,6 +23,7 @@ from registry.records.requests import Request
 from registry.requests.request_spec import MAX_COUNT, vm_rows
 from registry.requests.rules import check_hosts_suffice
 from registry.requests.vm_names import free_numbers
+from registry.usage.borrowed_times import begin_to_borrow, end_to_borrow
 
 
 def resize(
@@ -74,8 +75,8 @@ def resize(
         lent = placed[len(placed) - min(room, len(placed)) :]
     lent_ids = {row.id for row in lent}
     rows = [row for row in rows if row.id not in lent_ids]
-    _set_borrowed(connection, [row.id for row in promoted], borrowed=False)
-    _set_borrowed(connection, [row.id for row in lent], borrowed=True)
+    _set_borrowed(connection, [row.id for row in promoted], now, borrowed=False)
+    _set_borrowed(connection, [row.id for row in lent], now, borrowed=True)
     before = len(rows) + len(lent)
     surplus = len(rows) + len(promoted) - count
     if len(remove) > max(surplus, 0):
@@ -141,12 +142,19 @@ def add_vms(
     rows = vm_rows(request, owner, numbers, now=now, borrowed=borrowed)
     connection.execute(insert(vms), execute_parameters(rows))
     keys = [row["id"] for row in rows]
+    if borrowed:
+        begin_to_borrow(connection, keys, now)
     create_interfaces(connection, keys, network_id)
     return keys
 
 
-def _set_borrowed(connection: Connection, keys: Collection[UUID], *, borrowed: bool) -> None:
-    """Mark VMs as borrowed, or as ordinary ones, whose announced ends the next sweep withdraws."""
+def _set_borrowed(
+    connection: Connection, keys: Collection[UUID], now: datetime, *, borrowed: bool
+) -> None:
+    """Mark VMs as borrowed, or as ordinary ones, whose announced ends the next sweep
+    withdraws.
+    """
+    (begin_to_borrow if borrowed else end_to_borrow)(connection, keys, now)
     for some in chunks(sorted(keys)):
         these = is_any_of(connection, vms.c.id, some)
         connection.execute(update(vms).where(these).values(borrowed=borrowed))

@@ -18,13 +18,15 @@ from sqlalchemy.dialects import postgresql, sqlite
 from registry.catalogue.resources import VMS
 from registry.db.bulk import chunks, is_any_of
 from registry.db.locks import take_advisory_lock
-from registry.db.schema import assignment_resources, assignments, daily_usage
+from registry.db.schema import assignment_resources, assignments, borrowed_times, daily_usage
+from registry.usage.borrowed_times import BORROWED
 from registry.usage.holding_times import (
     IS_RELEASED,
     IS_UNSUMMED,
     SECOND,
     charged_until,
     holding_times,
+    to_microseconds,
 )
 
 DAY: Final = 86_400 * SECOND
@@ -68,7 +70,8 @@ def add_to_sums(
     rows = connection.execute(select(times, charged_until(times).label("charged_until"))).all()
     sums: defaultdict[_Key, list[int]] = defaultdict(lambda: [0, 0])
     for some in chunks(rows):
-        _add_rows(sums, some, _amounts(connection, [row.id for row in some]))
+        amounts = _amounts(connection, [row.id for row in some])
+        _add_rows(sums, some, amounts, _borrowed(connection, [row.vm_id for row in some]))
     _upsert(connection, sums)
     for some in chunks([row.id for row in rows]):
         mine = is_any_of(connection, assignments.c.id, some)
@@ -86,10 +89,25 @@ def _amounts(connection: Connection, keys: Sequence[UUID]) -> dict[UUID, dict[st
     return found
 
 
+def _borrowed(
+    connection: Connection, vm_keys: Collection[UUID]
+) -> defaultdict[UUID, list[tuple[int, int | None]]]:
+    """Return the times in which VMs were borrowed, in microseconds since 1970."""
+    found: defaultdict[UUID, list[tuple[int, int | None]]] = defaultdict(list)
+    query = select(borrowed_times).where(
+        is_any_of(connection, borrowed_times.c.vm_id, sorted(set(vm_keys)))
+    )
+    for row in connection.execute(query):
+        until = None if row.until is None else to_microseconds(row.until)
+        found[row.vm_id].append((to_microseconds(row.since), until))
+    return found
+
+
 def _add_rows(
     sums: defaultdict[_Key, list[int]],
     rows: Collection[Row[Any]],
     amounts: dict[UUID, dict[str, int]],
+    borrowed: defaultdict[UUID, list[tuple[int, int | None]]],
 ) -> None:
     for row in rows:
         # Held and charged times differ by little, and are both cut at midnight.
@@ -101,6 +119,14 @@ def _add_rows(
                 for resource, amount in amounts[row.id].items():
                     key = (row.tenant_id, day, row.vm_type_id, resource)
                     sums[key][column] += amount * length
+            # What a borrowed VM took moves to sums of its own.
+            for since, until in borrowed[row.vm_id]:
+                begin = max(start, since)
+                for day, length in _days(begin, end if until is None else min(end, until)):
+                    for resource, amount in amounts[row.id].items():
+                        key = (row.tenant_id, day, row.vm_type_id)
+                        sums[*key, resource][column] -= amount * length
+                        sums[*key, BORROWED + resource][column] += amount * length
 
 
 def _days(start: int, end: int) -> Iterator[tuple[int, int]]:

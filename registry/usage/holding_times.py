@@ -23,20 +23,20 @@ SECOND: Final = 1_000_000  #: microseconds
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class _Microseconds(FunctionElement[int]):
+class MicrosecondsOf(FunctionElement[int]):
     """A time as microseconds since 1970."""
 
     type = BigInteger()
     inherit_cache = True
 
 
-@compiles(_Microseconds, "postgresql")
-def _compile_for_postgresql(element: _Microseconds, compiler: Any, **words: Any) -> str:
+@compiles(MicrosecondsOf, "postgresql")
+def _compile_for_postgresql(element: MicrosecondsOf, compiler: Any, **words: Any) -> str:
     return f"(EXTRACT(EPOCH FROM {compiler.process(element.clauses, **words)}) * 1000000)::bigint"
 
 
-@compiles(_Microseconds, "sqlite")
-def _compile_for_sqlite(element: _Microseconds, compiler: Any, **words: Any) -> str:
+@compiles(MicrosecondsOf, "sqlite")
+def _compile_for_sqlite(element: MicrosecondsOf, compiler: Any, **words: Any) -> str:
     # strftime() knows milliseconds only: it gets the whole seconds of the text.
     at = compiler.process(element.clauses, **words)
     return (
@@ -62,7 +62,7 @@ def seconds(microseconds: int) -> Decimal:
 
 _LATER: Final = assignments.alias("later")
 _NEXT_ACTIVATION: Final = (
-    select(func.min(_Microseconds(_LATER.c.activated_at)))
+    select(func.min(MicrosecondsOf(_LATER.c.activated_at)))
     .where(_LATER.c.vm_id == assignments.c.vm_id, _LATER.c.generation > assignments.c.generation)
     .correlate(assignments)
     .scalar_subquery()
@@ -92,11 +92,12 @@ def holding_times(now: ColumnElement[int], *columns: ColumnElement[Any]) -> Sele
     return (
         select(
             assignments.c.id,
+            assignments.c.vm_id,
             assignments.c.tenant_id,
             requests.c.vm_type_id,
-            _Microseconds(assignments.c.created_at).label("held_from"),
-            func.coalesce(_Microseconds(assignments.c.released_at), now).label("held_until"),
-            _Microseconds(assignments.c.activated_at).label("charged_from"),
+            MicrosecondsOf(assignments.c.created_at).label("held_from"),
+            func.coalesce(MicrosecondsOf(assignments.c.released_at), now).label("held_until"),
+            MicrosecondsOf(assignments.c.activated_at).label("charged_from"),
             _NEXT_ACTIVATION.label("next_from"),
             *columns,
         )

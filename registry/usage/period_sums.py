@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -23,14 +23,23 @@ from sqlalchemy import (
 
 from registry.catalogue.resources import VMS
 from registry.db.bulk import is_any_of
-from registry.db.schema import assignment_resources, assignments, daily_usage, unreleased, vms
+from registry.db.schema import (
+    assignment_resources,
+    assignments,
+    borrowed_times,
+    daily_usage,
+    unreleased,
+    vms,
+)
 from registry.errors import InvalidError
+from registry.usage.borrowed_times import BORROWED
 from registry.usage.daily_usage import DAY, to_day
 from registry.usage.holding_times import (
     IS_RELEASED,
     IS_SUMMED,
     IS_UNSUMMED,
     SECOND,
+    MicrosecondsOf,
     charged_until,
     greatest,
     holding_times,
@@ -176,14 +185,35 @@ def _add_assignments(
         if keys is not None:
             live = live.where(is_any_of(connection, vms.c.tenant_id, keys))
         times = union_all(live, query.where(IS_RELEASED, IS_UNSUMMED, ended)).subquery()
-    spans = select(
+    _add_spans(sums, connection, _spans(times, since, until))
+    # What borrowed VMs took is in these sums, and moves from there to sums of its own.
+    borrowed_from = MicrosecondsOf(borrowed_times.c.since)
+    borrowed_until = MicrosecondsOf(borrowed_times.c.until)
+    borrowed: PeriodSums = defaultdict(lambda: [0, 0])
+    spans = _spans(times, greatest(since, borrowed_from), least(borrowed_until, until))
+    _add_spans(borrowed, connection, spans.where(borrowed_times.c.vm_id == times.c.vm_id))
+    for key, amounts in _without_zeros(borrowed).items():
+        of_borrowed = replace(key, resource=BORROWED + key.resource)
+        for column, amount in enumerate(amounts):
+            sums[key][column] -= amount
+            sums[of_borrowed][column] += amount
+
+
+def _spans(times: Any, since: ColumnElement[int], until: ColumnElement[int]) -> Select[Any]:
+    """Return a query for how long assignments held and were charged within a time."""
+    return select(
         times.c.id,
         times.c.tenant_id,
         times.c.vm_type_id,
         times.c.label,
         _overlap(times.c.held_from, times.c.held_until, since, until).label("held"),
         _overlap(times.c.charged_from, charged_until(times), since, until).label("charged"),
-    ).subquery()
+    )
+
+
+def _add_spans(sums: PeriodSums, connection: Connection, query: Select[Any]) -> None:
+    """Add the amounts of assignments times these spans."""
+    spans = query.subquery()
     amount = assignment_resources.c.amount
     of_resources = _sums_of(spans, assignment_resources.c.resource, amount).join(
         assignment_resources, assignment_resources.c.assignment_id == spans.c.id

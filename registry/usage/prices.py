@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from types import MappingProxyType
@@ -24,6 +24,7 @@ from registry.db.names import check_int
 from registry.db.schema import prices, site_currency, vm_types
 from registry.errors import ConflictError, InvalidError, NotFoundError, UnknownNameError
 from registry.records.usage import Currency, Price, PriceList
+from registry.usage.borrowed_times import BORROWED
 from registry.usage.closed_lines import closed_until
 
 #: Key of the lock under which prices change.
@@ -52,11 +53,16 @@ class PriceBook:
             self._versions[each.resource, each.vm_type].append(each)
 
     def version_on(self, resource: str, vm_type: str, day: date) -> Price | None:
-        """Return the version that holds for VMs of a type: its own, else that of all types."""
-        own = self._last(resource, vm_type, day)
-        if own is None or own.price is None:
-            own = self._last(resource, None, day)
-        return own if own is not None and own.price is not None else None
+        """Return the version that holds for VMs of a type: its own, else that of all types.
+
+        Without a price of their own, borrowed VMs have that of ordinary ones.
+        """
+        for name in dict.fromkeys((resource, resource.removeprefix(BORROWED))):
+            for of_type in (vm_type, None):
+                found = self._last(name, of_type, day)
+                if found is not None and found.price is not None:
+                    return found
+        return None
 
     def _last(self, resource: str, vm_type: str | None, day: date) -> Price | None:
         found = self._versions.get((resource, vm_type), [])
@@ -201,9 +207,16 @@ def read_currency(connection: Connection) -> Currency | None:
     return None if row is None else Currency(name=row.name, minor_digits=row.minor_digits)
 
 
+def usage_order(connection: Connection) -> Mapping[str, int]:
+    """Return what usage and prices are of, in order: each resource, and then as borrowed VMs."""
+    names = (VMS, *resource_names(connection))
+    both = (each for name in names for each in (name, BORROWED + name))
+    return {name: at for at, name in enumerate(both)}
+
+
 def read_prices(connection: Connection) -> Sequence[Price]:
     """Return all versions, by resource, type and day."""
-    order = {name: at for at, name in enumerate((VMS, *resource_names(connection)))}
+    order = usage_order(connection)
     found = [
         Price(resource=row.resource, vm_type=row.vm_type or None, since=row.since, price=row.price)
         for row in connection.execute(select(prices))
@@ -232,7 +245,7 @@ def _exponent(number: Decimal) -> int:
 
 def _check_subject(connection: Connection, price: Price) -> None:
     """Raise unless the resource and the VM type of a price are known."""
-    known = (VMS, *resource_names(connection))
+    known = tuple(usage_order(connection))
     if price.resource not in known:
         raise UnknownNameError("resource", "resource", price.resource, known=known)
     if price.vm_type is not None:

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, and_, select
 
-from registry.catalogue.resources import VMS, resource_names
 from registry.db.bulk import chunks
 from registry.db.clock import db_now, earlier_time
 from registry.db.engine import Database, retry_on_rollback
@@ -32,7 +31,7 @@ from registry.usage.costs import (
 from registry.usage.daily_usage import DAY, add_to_sums, next_month, to_day, to_number
 from registry.usage.holding_times import IS_RELEASED, IS_UNSUMMED, seconds, to_microseconds
 from registry.usage.period_sums import Period, PeriodSums, read_sums
-from registry.usage.prices import PriceBook, read_currency, read_prices
+from registry.usage.prices import PriceBook, read_currency, read_prices, usage_order
 from registry.usage.tenant_names import TenantNames
 
 #: Assignments that are added to the sums in one transaction.
@@ -60,6 +59,8 @@ class UsageSums:
         by: str | None = None,
     ) -> Usage:
         """Return the usage of a period, which ends now if no earlier end is given.
+
+        What borrowed VMs took is in items of its own, such as `borrowed:vcpus`.
 
         With prices, it has costs: sums of lines, each rounded once (`registry.usage.costs`).
         Closed months that lie in the period are read from their entries, with corrections.
@@ -103,8 +104,7 @@ class UsageSums:
                 for line in read_closed_lines(connection, closed, tenant_id=key):
                     if group is None or group in line.groups:
                         totals.add_closed(line)
-            order = {name: at for at, name in enumerate((VMS, *resource_names(connection)))}
-            items, cost = totals.items(order), totals.cost()
+            items, cost = totals.items(usage_order(connection)), totals.cost()
         return Usage(
             since=since,
             until=until,

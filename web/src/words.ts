@@ -77,6 +77,10 @@ const round = (value: number): string => String(Math.round(value * 10) / 10);
 export const count = (many: number, one: string, more = `${one}s`): string =>
   `${many} ${many === 1 ? one : more}`;
 
+/** `4`, or `4..20` with what an elastic request borrows. */
+export const range = (request: { count: number; max_count?: number | null }): string =>
+  request.max_count ? `${request.count}..${request.max_count}` : String(request.count);
+
 /** A word as a shell takes it. */
 export const shellWord = (word: string): string =>
   /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;

@@ -20,7 +20,11 @@ NONE: Final = "none"  #: what a command line writes for no price
 _PRICE: Final = re.compile(r"[0-9]{1,10}(\.[0-9]{1,15})?")
 
 ResourceArgument = Annotated[
-    str, typer.Argument(metavar="RESOURCE", help="Resource, or vms for the VMs themselves")
+    str,
+    typer.Argument(
+        metavar="RESOURCE",
+        help="Resource, or vms for the VMs themselves; of borrowed VMs such as borrowed:vcpus",
+    ),
 ]
 TypeOption = Annotated[
     str | None, typer.Option("--type", metavar="TYPE", help="Only for VMs of this type")

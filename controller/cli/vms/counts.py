@@ -37,4 +37,6 @@ def counts(
 
 def _state_text(row: Mapping[str, Any]) -> str:
     state = "waiting" if row["state"] == "absent" and not row["placed"] else row["state"]
+    if row.get("borrowed"):
+        return f"{state}, borrowed"
     return f"{state}, spot" if row["spot"] else state

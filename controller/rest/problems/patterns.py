@@ -22,6 +22,7 @@ COST: Final = r"^-?[0-9]{1,13}(\.[0-9]{1,6})?$"
 LABEL_FILTER: Final = f"{KEY[:-1]}={VALUE[1:]}"
 REFERENCE: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?(:[0-9]{1,9})?$"
 NAME: Final = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$"
+USAGE_NAME: Final = rf"^(borrowed:)?{NAME[1:]}"
 VM_NAME: Final = r"^[a-z0-9._-]{1,80}$"
 PART_OF_NAME: Final = r"^[A-Za-z0-9._-]{1,63}$"
 HOST_LABEL: Final = r"^[A-Za-z0-9]([A-Za-z0-9._:/=-]{0,126}[A-Za-z0-9])?$"
@@ -61,6 +62,7 @@ PATTERNS_SAID: Final[Mapping[str, str]] = MappingProxyType(
         LABEL_FILTER: "KEY=VALUE, as in labels of requests and VMs",
         REFERENCE: "NAME or NAME:REVISION of an image",
         NAME: f"1 to 63 of a-z, 0-9, '.', '_', '-', {_ENDS}",
+        USAGE_NAME: "the name of a resource, such as vcpus, or borrowed:vcpus",
         VM_NAME: "a VM's name, 1 to 80 of a-z, 0-9, '.', '_', '-'",
         PART_OF_NAME: "a part of a name in any case, 1 to 63 of A-Z, a-z, 0-9, '.', '_', '-'",
         HOST_LABEL: f"1 to 128 letters, digits and . _ : / = -, {_ENDS}",

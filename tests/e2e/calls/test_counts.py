@@ -24,7 +24,7 @@ def test_vms_are_counted_by_type_and_state_and_a_tenant_counts_its_own(api: Api)
     of_a, of_all = (each.get("/v1/counts").json() for each in (api.tenant_a, api.operator))
     of_b = api.operator.get("/v1/counts", params={"tenant": "b"}).json()
 
-    alike = {"vm_type": "small", "spot": False}
+    alike = {"vm_type": "small", "spot": False, "borrowed": False}
     assert sorted(of_a["vms"], key=str) == sorted(
         [
             {**alike, "state": "running", "placed": True, "count": 1},

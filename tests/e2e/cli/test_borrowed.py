@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 
 from registry import Registry
+from tests.docs.markdown import ROOT
 from tests.e2e.conftest import Api, Fuga
 from tests.integration.moves.test_room import DecidesHere, run
 from tests.problems import places, the_problem
@@ -36,6 +38,47 @@ def test_borrowed_vms_are_requested_shown_and_given_back(register: Registry, fug
     assert "2..3 -> 2 VMs" in fuga("scale", "sweep", "-n", "2")
     [found] = json.loads(fuga("requests", "--tenant", "b", "-o", "json"))
     assert (found["max_count"], found["vms_borrowed"]) == (None, 0)
+
+
+def typed_below(document: str, heading: str, containing: str = "") -> list[list[str]]:
+    """Return the words of the commands that a section of a guide shows."""
+    text = (ROOT / "docs" / document).read_text("utf-8")
+    section = text.split(f"\n{heading}\n")[1].split("\n#")[0]
+    lines = [line[2:] for line in section.splitlines() if line.startswith("$ fuga ")]
+    return [shlex.split(line, comments=True)[1:] for line in lines if containing in line]
+
+
+def test_the_guides_examples_of_borrowed_vms_do_what_they_show(
+    register: Registry, fuga: Fuga
+) -> None:
+    add_host(register, vcpus=12, memory_mib=65_536)
+    add_vm_type(register, vcpus=1, memory_mib=1024)
+    add_tenant(register, "team-a")
+    request, show, scale = typed_below("tenants.md", "### Borrowed VMs")
+    [price] = typed_below("operators/usage.md", "## Prices", "borrowed:")
+    fuga("price", "currency", "EUR")
+    fuga(*[word for word in price if not word.startswith(("--from", "20"))])
+    fuga(*request, "--tenant", "team-a")
+    for at in (0, 60):
+        run(register, at, decider=DecidesHere())
+    for vm in register.vms.list().items:
+        run_vm(register, vm.assignment_id)
+
+    guide = (ROOT / "docs" / "tenants.md").read_text("utf-8")
+    shown, told = (
+        next(line for line in text.splitlines() if "sweep   team-a" in line)
+        for text in (guide, fuga(*show))
+    )
+    assert told.split()[1:-1] == shown.split()[1:-1]  # but for the id and the age
+    assert ["running,", "borrowed", "8"] in [
+        line.split()[1:] for line in fuga("counts").splitlines()
+    ]
+    usage = json.loads(fuga("usage", "-o", "json"))["items"]
+    priced = {each["resource"]: each["cost"] is not None for each in usage}
+    assert (priced["vcpus"], priced["borrowed:vcpus"]) == (False, True)
+    fuga(*scale)
+    [found] = register.requests.list(name="sweep").items
+    assert (found.count, found.max_count) == (4, 8)
 
 
 def test_a_count_that_is_no_number_is_refused(fuga: Fuga) -> None:

@@ -90,6 +90,33 @@ def test_a_request_is_made_while_the_api_goes_away_and_nothing_typed_is_lost(
     assert (made.count, made.tenant) == (2, "a")
 
 
+def test_an_elastic_request_is_made_with_a_range_and_scaled(
+    tab: Tab, token_of_a: str, register: Registry
+) -> None:
+    tab.log_in(token_of_a)
+    tab.go("#/ask", "Request VMs")
+    tab.page.get_by_label("How many").fill("2")
+    tab.page.get_by_label("At most").fill("5")
+    tab.page.get_by_label("Name").fill("sweep")
+    tab.page.get_by_text("fuga request small -n 2..5 --name sweep").wait_for()
+    tab.page.get_by_role("button", name="Request", exact=True).click()
+    tab.page.get_by_text("2..5 VMs of type small for tenant a").wait_for()
+
+    tab.page.get_by_role("button", name="Scale").click()
+    dialog = tab.page.get_by_role("dialog", name="Scale sweep?")
+    dialog.get_by_label("How many").fill("1")
+    dialog.get_by_label("At most").fill("3")
+    dialog.get_by_text("fuga scale sweep -n 1..3").wait_for()
+    dialog.get_by_role("button", name="Scale").click()
+
+    tab.page.get_by_text("1..3 VMs of type small for tenant a").wait_for()
+    (made,) = register.requests.list(name="sweep").items
+    assert (made.count, made.max_count) == (1, 3)
+    tab.go("#/requests", "Requests")
+    tab.page.get_by_role("row", name="sweep").get_by_text("0 of 1..3").wait_for()
+    assert tab.faults == []
+
+
 def test_a_token_that_ends_is_asked_for_over_the_form_that_waits(
     tab: Tab, token_of_a: str, register: Registry
 ) -> None:

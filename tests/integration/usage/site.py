@@ -48,10 +48,11 @@ class Span(NamedTuple):
     begin: datetime
     end: datetime
     charged: bool
+    borrowed: bool
 
-
-def amounts_of(vm_type: str) -> dict[str, int]:
-    return dict(zip(RESOURCES, TYPES[vm_type], strict=True)) | {"vms": 1}
+    def amounts(self) -> dict[str, int]:
+        found = dict(zip(RESOURCES, TYPES[self.vm.vm_type], strict=True)) | {"vms": 1}
+        return {("borrowed:" if self.borrowed else "") + name: found[name] for name in found}
 
 
 class Site:
@@ -67,6 +68,8 @@ class Site:
         vcpus, memory_mib, disk_gib = TYPES["large"]
         add_vm_type(registry, "large", vcpus=vcpus, memory_mib=memory_mib, disk_gib=disk_gib)
         self.lease = take_lease(registry)
+        #: by an event's number: the VMs that are borrowed from then on, or were until they went
+        self.borrowed: dict[int, set[str]] = {}
 
     def live(self, **fields: Any) -> list[Any]:
         return list(self.registry.vms.list(limit=500, **fields).items)
@@ -74,14 +77,14 @@ class Site:
     # ---- what happens ----
 
     def step(self) -> None:
-        steps = (self.request, self.move, self.delete, self.resize, self.sweep)
+        steps = (self.request, self.move, self.delete, self.resize, self.sweep, self.lend)
         with contextlib.suppress(CapacityExceededError, MoveRefusedError):  # hosts that are full
-            self.draw.choices(steps, weights=(2, 1, 2, 1, 1))[0]()
+            self.draw.choices(steps, weights=(2, 1, 2, 1, 1, 2))[0]()
 
     def request(self) -> None:
         asked = add_request(
             self.registry,
-            self.draw.randint(1, 2),
+            self.draw.randint(1, 3),
             tenant=self.draw.choice("ab"),
             vm_type=self.draw.choice(tuple(TYPES)),
             labels={"team": self.draw.choice("xy")} if self.draw.random() < 0.7 else {},
@@ -121,6 +124,23 @@ class Site:
             count = self.draw.randint(1, 3)
             if asked.count and self.live(request_id=asked.id):
                 self.registry.requests.change(asked.id, count=count, actor=ACTOR)
+                self.note_borrowed()
+
+    def lend(self) -> None:
+        """Let the newest placed VM of a request be borrowed, or borrowed ones be ordinary."""
+        found = self.registry.requests.list(limit=500).items
+        several = [each for each in found if each.vms_wanted > 1 and each.state != "released"]
+        if several:
+            asked = self.draw.choice(several)
+            count = asked.count - 1 if asked.vms_borrowed == 0 else asked.vms_wanted
+            most = asked.vms_wanted + 1
+            self.registry.requests.change(asked.id, count=count, max_count=most, actor=ACTOR)
+            self.note_borrowed()
+
+    def note_borrowed(self) -> None:
+        last = all_events(self.registry)[-1].id
+        vms = self.live(include_deleted=True)
+        self.borrowed[last] = {str(vm.id) for vm in vms if vm.borrowed}
 
     def sweep(self) -> None:
         self.world.sweep()
@@ -131,6 +151,7 @@ class Site:
         """Spread all times over weeks, in their order."""
         columns = {
             "assignments": ("created_at", "activated_at", "released_at"),
+            "borrowed_times": ("since", "until"),
             "events": ("at",),
             "vms": ("deleted_at",),
             "rounds": ("created_at",),
@@ -155,7 +176,7 @@ class Site:
         """Sum up from event to event: what holds, and which assignment each VM is charged for."""
         sums: defaultdict[tuple[str | None, str], list[int]] = defaultdict(lambda: [0, 0])
         for span in self.spans(events, since, until):
-            for resource, amount in amounts_of(span.vm.vm_type).items():
+            for resource, amount in span.amounts().items():
                 sums[name_by(span.vm, by), resource][span.charged] += amount * us(
                     span.end - span.begin
                 )
@@ -170,13 +191,17 @@ class Site:
             str(vm.id): vm for vm in self.registry.vms.list(limit=500, include_deleted=True).items
         }
         before = since
+        borrowed: set[str] = set()
         for event in [*events, None]:
             at = until if event is None else min(max(event.at, since), until)
             for is_charged, keys in ((False, holds), (True, set(charged.values()))):
                 for key in keys:
                     if before < at:
-                        yield Span(vms[vm_of[key]], before, at, is_charged)
+                        vm = vm_of[key]
+                        yield Span(vms[vm], before, at, is_charged, vm in borrowed)
             before = at
+            if event is not None:
+                borrowed = self.borrowed.get(event.id, borrowed)
             if event is None or event.kind != "assignment_state":
                 continue
             key, vm_id = event.subject_id, event.data["vm"]

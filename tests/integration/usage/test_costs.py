@@ -17,17 +17,7 @@ from registry import ConflictError, InvalidError, NotFoundError, Registry, Unkno
 from registry.audit import Event
 from registry.usage import Price
 from registry.usage.costs import line_cost
-from tests.integration.usage.site import (
-    DAY,
-    START,
-    Site,
-    all_events,
-    amounts_of,
-    midnight,
-    name_by,
-    stored,
-    us,
-)
+from tests.integration.usage.site import DAY, START, Site, all_events, midnight, name_by, stored, us
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, a_cluster, add_request, add_vm_type, place, run_vm
 
@@ -52,16 +42,20 @@ def set_price(
 
 
 def price_on(day: date, resource: str, vm_type: str, versions: list[Price]) -> Price | None:
-    """Return the version of a day: of the type if it has one, else of all types."""
-    for of_type in (vm_type, None):
-        of_subject = [
-            each
-            for each in versions
-            if (each.resource, each.vm_type) == (resource, of_type) and each.since <= day
-        ]
-        last = max(of_subject, key=lambda each: each.since, default=None)
-        if last is not None and last.price is not None:
-            return last
+    """Return the version of a day: of the type if it has one, else of all types.
+
+    Borrowed VMs have the price of ordinary ones if they have none of their own.
+    """
+    for name in (resource, resource.removeprefix("borrowed:")):
+        for of_type in (vm_type, None):
+            of_subject = [
+                each
+                for each in versions
+                if (each.resource, each.vm_type) == (name, of_type) and each.since <= day
+            ]
+            last = max(of_subject, key=lambda each: each.since, default=None)
+            if last is not None and last.price is not None:
+                return last
     return None
 
 
@@ -81,7 +75,7 @@ def expected_cents(
         at = span.begin
         while span.charged and at < span.end:
             end = min(midnight(at) + DAY, span.end)
-            for resource, amount in amounts_of(span.vm.vm_type).items():
+            for resource, amount in span.amounts().items():
                 version = price_on(at.date(), resource, span.vm.vm_type, prices)
                 if version is not None and version.price is not None:
                     line = (
@@ -92,6 +86,7 @@ def expected_cents(
                         (at.year, at.month),
                         version.since,
                         version.vm_type,
+                        version.resource,
                     )
                     lines[line] += Fraction(amount * us(end - at), us(timedelta(hours=1))) * (
                         Fraction(version.price)
@@ -119,7 +114,7 @@ def test_costs_are_what_the_events_and_prices_say(
     events = all_events(register)
     register.prices.set_currency("EUR", actor=ACTOR)
     prices = []
-    for resource in ("vcpus", "memory_mib", "vms"):
+    for resource in ("vcpus", "memory_mib", "vms", "borrowed:vcpus", "borrowed:vms"):
         for vm_type in (None, "large"):
             days = {site.draw.randint(0, 80) for _ in range(site.draw.randint(0, 3))}
             for day in sorted(days):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -11,6 +12,7 @@ from controller.control_center.purge import Purger, purge_all
 from registry import InvalidError, Registry, UnknownNameError
 from registry.admin import Periods
 from registry.usage import Usage
+from registry.usage.borrowed_times import begin_to_borrow, end_to_borrow
 from tests.integration.usage.site import (
     DAY,
     START,
@@ -42,7 +44,7 @@ def test_usage_is_what_the_events_say(register: Registry, raw: RawSql, seed: int
     site = Site(register, raw, seed)
     for _ in range(4):
         site.request()
-    for _ in range(30):
+    for _ in range(40):
         site.step()
     site.sweep()
     site.spread()
@@ -60,6 +62,8 @@ def test_usage_is_what_the_events_say(register: Registry, raw: RawSql, seed: int
                 assert found == site.expected(events, since, until, by), (since, until, by)
 
     assert {each.event for each in events} >= {"started", "proven_absent"}
+    names = {resource for _, resource in site.expected(events, START, site.end, "type")}
+    assert {"vcpus", "borrowed:vcpus"} <= names
     check()
     ends = raw.rows("SELECT released_at FROM assignments WHERE released_at IS NOT NULL ORDER BY 1")
     half = as_time(ends[len(ends) // 2]["released_at"])
@@ -95,6 +99,44 @@ def ended(register: Registry, raw: RawSql) -> Registry:
     raw.run("UPDATE vms SET deleted_at = ?", end)
     raw.run("UPDATE rounds SET created_at = ?", begin)
     return register
+
+
+def test_each_time_in_which_a_vm_is_borrowed_has_its_own_sums_and_price(
+    ended: Registry, raw: RawSql
+) -> None:
+    raw.run("UPDATE assignments SET activated_at = ?", stored(START + 1.5 * DAY))
+    vm = ended.vms.list(include_deleted=True).items[0].id
+    # From 1.25 to 1.5, and from 1.75 on.
+    for at, change in enumerate((begin_to_borrow, end_to_borrow, begin_to_borrow), 5):
+        with ended._database.write() as connection:
+            change(connection, [vm], START + at / 4 * DAY)
+    ended.prices.set_currency("EUR", actor=ACTOR)
+    for resource, price in (("vms", 100), ("borrowed:vms", 1)):
+        ended.prices.set(resource, Decimal(price), since=START.date(), actor=ACTOR)
+
+    def found() -> dict[str, tuple[float, float, float | None]]:
+        items = ended.usage.read(since=START, until=START + 9 * DAY).items
+        return {
+            each.resource: (
+                float(each.held) / 86_400,
+                float(each.charged) / 86_400,
+                None if each.cost is None else float(each.cost),
+            )
+            for each in items
+            if each.resource in ("vms", "borrowed:vms", "borrowed:vcpus")
+        }
+
+    expected = {
+        "vms": (0.5, 0.25, 600),
+        "borrowed:vms": (2.0, 1.75, 42),
+        "borrowed:vcpus": (2.0, 1.75, None),
+    }
+    assert found() == expected
+    assert ended.usage.add_ended() == 1
+    assert found() == expected
+    line = ended.closed_months.close(START.date(), actor=ACTOR)
+    assert found() == expected
+    assert line.kind == "month"
 
 
 def vm_days(usage: Usage) -> dict[str | None, float]:

@@ -58,6 +58,22 @@ export function CountField(given: { value: string; onInput: (value: string) => v
   );
 }
 
+/** How many VMs at most, with those that the request borrows. */
+export function MostField(given: { value: string; min: number; onInput: (value: string) => void }) {
+  return (
+    <label>
+      At most <span class="hint">(may stay empty; VMs beyond the first number are borrowed: they end, with notice, for smaller shares)</span>
+      <input
+        type="number"
+        min={given.min || 1}
+        max="10000"
+        value={given.value}
+        onInput={(event) => given.onInput(event.currentTarget.value)}
+      />
+    </label>
+  );
+}
+
 /** A line of text of such a form. */
 export function Field(given: {
   name: string;

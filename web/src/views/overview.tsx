@@ -235,8 +235,8 @@ function Runs({ counts }: { counts: Live<Counts> }) {
       {data !== null && rows.length === 0 && <p class="empty">No VM has a place.</p>}
       <ul class="plain">
         {rows.map((each) => (
-          <li key={`${each.vm_type} ${each.spot} ${each.state}`}>
-            <State word={each.state === "absent" ? "starting" : each.state} /> {count(each.count, each.spot ? "spot VM" : "VM")} of type {each.vm_type}
+          <li key={`${each.vm_type} ${each.spot} ${each.borrowed} ${each.state}`}>
+            <State word={each.state === "absent" ? "starting" : each.state} /> {count(each.count, each.spot ? "spot VM" : each.borrowed ? "borrowed VM" : "VM")} of type {each.vm_type}
           </li>
         ))}
       </ul>

@@ -4,11 +4,11 @@ import { newKey, send } from "../api/client";
 import { useLive, useNamesLike, useRows, useSettled } from "../api/live";
 import { session } from "../api/session";
 import type { Capacity, Request, RequestInput, Reservation, Quota, VmType } from "../api/types";
-import { CountField } from "../parts/create_form";
+import { CountField, MostField } from "../parts/create_form";
 import { useSending } from "../parts/dialogs";
 import { Command, ProblemMessage } from "../parts/basics";
 import { go } from "../route";
-import { amount, count, noun, shellWord } from "../words";
+import { amount, count, noun, range, shellWord } from "../words";
 
 interface Named {
   name: string;
@@ -17,6 +17,7 @@ interface Named {
 interface Form {
   type: string;
   many: string;
+  most: string;
   name: string;
   tenant: string;
   image: string;
@@ -30,6 +31,7 @@ interface Form {
 const EMPTY: Form = {
   type: "",
   many: "1",
+  most: "",
   name: "",
   tenant: "",
   image: "",
@@ -89,6 +91,7 @@ export function RequestForm() {
           </select>
         </label>
         <CountField value={form.many} onInput={(many) => set({ many })} />
+        <MostField value={form.most} min={many} onInput={(most) => set({ most })} />
         {session.isOperator && (
           <label>
             Tenant
@@ -241,6 +244,7 @@ function bodyOf(form: Form, type: string, many: number, reservation?: string): R
   return {
     vm_type: type,
     count: many,
+    ...(Number(form.most) > many ? { max_count: Number(form.most) } : {}),
     ...(form.together && many > 1 ? { min_count: many } : {}),
     ...(form.spot ? { spot: true } : {}),
     ...(reservation ? { reservation } : {}),
@@ -253,7 +257,7 @@ function bodyOf(form: Form, type: string, many: number, reservation?: string): R
 }
 
 function commandOf(body: RequestInput): string {
-  const words = ["fuga", "request", body.vm_type, "-n", String(body.count)];
+  const words = ["fuga", "request", body.vm_type, "-n", range(body)];
   const add = (option: string, value: string | null | undefined): void => {
     if (value) words.push(option, value);
   };

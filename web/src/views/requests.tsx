@@ -6,12 +6,13 @@ import { Command, Loading, Panel, ProblemMessage, State } from "../parts/basics"
 import { DeleteButton } from "../parts/delete_button";
 import { History } from "../parts/history";
 import { LabelButton } from "../parts/label_button";
+import { ScaleButton } from "../parts/scale_button";
 import { Listing } from "../parts/listing";
 import { aged, type Column } from "../parts/table";
 import { go, route, to } from "../route";
 import { useStore } from "../store";
 import { endOf, typeOf } from "./vms";
-import { amount, count, noun, percent, shellWord, waitsFor } from "../words";
+import { amount, count, noun, percent, range, shellWord, waitsFor } from "../words";
 
 const COLUMNS: Column<Request>[] = [
   { name: "Name", value: (each) => each.name, cell: (each) => <a href={to("requests", each.id)}>{each.name}</a> },
@@ -21,7 +22,7 @@ const COLUMNS: Column<Request>[] = [
   {
     name: "Running",
     value: (each) => each.vms_running,
-    cell: (each) => `${each.vms_running} of ${each.count}`,
+    cell: (each) => `${each.vms_running} of ${range(each)}`,
     numeric: true,
   },
   {
@@ -92,8 +93,8 @@ export function RequestView({ id }: { id: string }) {
         {request.name} <State word={request.state} />
       </h1>
       <p class="lead">
-        {count(request.count, request.spot ? "spot VM" : "VM")} of type {request.vm_type} for tenant {request.tenant}:{" "}
-        {request.vms_placed} placed, {request.vms_running} running
+        {request.max_count ? `${range(request)} VMs` : count(request.count, request.spot ? "spot VM" : "VM")} of type {request.vm_type} for tenant {request.tenant}:{" "}
+        {request.vms_placed} placed{request.vms_borrowed > 0 && ` (${request.vms_borrowed} of them borrowed)`}, {request.vms_running} running
         {request.vms_leaving > 0 && `, ${request.vms_leaving} being removed`}.
         {request.reservation && (
           <>
@@ -111,6 +112,7 @@ export function RequestView({ id }: { id: string }) {
       )}
       {!session.readOnly && LIVE.includes(request.state) && (
         <div class="buttons">
+          <ScaleButton request={request} />
           <LabelButton things={[request]} path="requests" />
           <DeleteButton things={[request]} path="requests" onDone={() => go("requests")} />
         </div>
@@ -129,6 +131,7 @@ export function RequestView({ id }: { id: string }) {
               <li key={vm.vm}>
                 <a href={to("vms", vm.vm)}>{vm.name}</a>{" "}
                 <State word={vm.unknown_since ? "unknown" : vm.observed} /> {vm.host ? `on ${vm.host}` : ""}
+                {vm.borrowed && ", borrowed"}
                 {vm.ends_at && <span class="why">{endOf(vm)}</span>}
               </li>
             ))}

@@ -23,11 +23,11 @@ export function stateOf(vm: Vm): string {
   return vm.paused_since ? "paused" : vm.observed;
 }
 
-/** `small`, or `small, spot`. */
-export const typeOf = (each: { vm_type: string; spot: boolean }): string =>
-  each.spot ? `${each.vm_type}, spot` : each.vm_type;
+/** `small`, `small, spot` or `small, borrowed`. */
+export const typeOf = (each: { vm_type: string; spot: boolean; borrowed?: boolean }): string =>
+  [each.vm_type, each.spot && "spot", each.borrowed && "borrowed"].filter(Boolean).join(", ");
 
-/** When a spot VM ends, and for whom; null: it stays for now. */
+/** When a spot or borrowed VM ends, and for whom; null: it stays for now. */
 export function endOf(vm: { ends_at?: string | null; ending_for?: string | null }): string | null {
   if (!vm.ends_at) return null;
   return `ends at ${moment(vm.ends_at)} to make room for ${vm.ending_for ? `request ${vm.ending_for}` : "another tenant"}`;
@@ -146,11 +146,14 @@ export function VmView({ id }: { id: string }) {
       </p>
       {vm.ends_at && vm.desired !== "deleted" && (
         <p class="message warn" role="status">
-          This spot VM {endOf(vm)}. Its disk goes with it. If that request waits no more, the VM stays.
+          This {vm.borrowed ? "borrowed" : "spot"} VM {endOf(vm)}. Its disk goes with it. If that request waits no more, the VM stays.
         </p>
       )}
       {vm.spot && !vm.ends_at && vm.desired !== "deleted" && (
         <p class="hint">A spot VM: it is in no share, and ends, with notice, when a request of others needs its room.</p>
+      )}
+      {vm.borrowed && !vm.ends_at && vm.desired !== "deleted" && (
+        <p class="hint">A borrowed VM: it counts in the share, and ends, with notice, when a tenant with a smaller share needs its room.</p>
       )}
       {!session.readOnly && vm.desired !== "deleted" && (
         <>

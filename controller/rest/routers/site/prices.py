@@ -22,6 +22,7 @@ router = APIRouter(
     prefix="/prices", tags=["tenants"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _ADAPTER: Final = TypeAdapter(Price)
+_UsageName = Annotated[str, StringConstraints(pattern=patterns.USAGE_NAME, max_length=72)]
 _OF_TYPE: Final = "Only for VMs of this type, in all its revisions; omitted: of all types."
 
 
@@ -37,7 +38,10 @@ class CurrencyInput(Input):
 class PriceInput(Input):
     """Set a price from a day on."""
 
-    resource: Name = Field(description="A resource, or `vms` for the VMs themselves.")
+    resource: _UsageName = Field(
+        description="A resource, or `vms` for the VMs themselves; of borrowed VMs such as "
+        "`borrowed:vcpus`."
+    )
     price: Annotated[str, StringConstraints(pattern=patterns.PRICE, max_length=26)] | None = Field(
         description="Of one unit for an hour; null: none from that day on."
     )
@@ -88,7 +92,7 @@ def set_price(body: PriceInput, caller: Operator, creation: IdempotencyDep) -> R
     "/{resource}/{since}", response_model=Price, responses=problem_responses(403, 404, 409)
 )
 def remove_price(
-    resource: Name,
+    resource: _UsageName,
     since: DayText,
     query: Annotated[VersionQuery, Query()],
     caller: Operator,
