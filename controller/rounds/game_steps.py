@@ -163,6 +163,7 @@ class _StepView:
     def request_view(self, index: int) -> dict[str, Any]:
         """Return a request with its names, demand and count, as the API shows it."""
         key, name, vm_type = self._inputs.names.requests[index]
+        borrowed = self._snapshot.borrowed
         return {
             "id": key,
             "name": name,
@@ -170,6 +171,7 @@ class _StepView:
             "vm_type": vm_type,
             "demand": _amounts_by_resource(self._inputs, self._snapshot.demand[index]),
             "count": int(self._snapshot.count[index]),
+            "borrowed": borrowed is not None and bool(borrowed.asks[index]),
         }
 
     def tenant_views(self, allocation: Allocation) -> list[dict[str, Any]]:

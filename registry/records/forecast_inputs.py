@@ -19,7 +19,7 @@ class LivingVms:
     request_id: UUID
     vm_type_id: UUID
     placed_at: datetime
-    ends_at: datetime | None  #: end time of their request; None if it never ends
+    ends_at: datetime | None  #: announced end, or that of their request; None: neither
     count: int
 
 

@@ -24,6 +24,7 @@ from registry.db.schema import (
     requests,
     round_inputs,
     rounds,
+    spot_preemptions,
     tenants,
     unreleased,
     vm_types,
@@ -128,7 +129,7 @@ def _vm_sample_query() -> Any:
             vms.c.deleted_at,
         )
         .join(requests, requests.c.id == vms.c.request_id)
-        .where(~vms.c.spot)
+        .where(~vms.c.spot, ~vms.c.borrowed)
     )
 
 
@@ -174,6 +175,8 @@ def _living_vms(connection: Connection) -> tuple[LivingVms, ...]:
     placed_at = case(
         (assignments.c.generation == 1, assignments.c.created_at), else_=vms.c.created_at
     )
+    # Announced ends of spot and borrowed VMs come before those of their requests.
+    ends_at = func.coalesce(spot_preemptions.c.ends_at, requests.c.expires_at)
     query = (
         select(
             assignments.c.host_id,
@@ -181,12 +184,13 @@ def _living_vms(connection: Connection) -> tuple[LivingVms, ...]:
             vms.c.request_id,
             requests.c.vm_type_id,
             placed_at.label("placed_at"),
-            requests.c.expires_at,
+            ends_at.label("ends_at"),
             func.count(),
         )
         .select_from(assignments)
         .join(vms, vms.c.id == assignments.c.vm_id)
         .join(requests, requests.c.id == vms.c.request_id)
+        .outerjoin(spot_preemptions, spot_preemptions.c.vm_id == vms.c.id)
         .where(is_place, unreleased)
         .group_by(
             assignments.c.host_id,
@@ -194,7 +198,7 @@ def _living_vms(connection: Connection) -> tuple[LivingVms, ...]:
             vms.c.request_id,
             requests.c.vm_type_id,
             placed_at,
-            requests.c.expires_at,
+            ends_at,
         )
         .order_by(vms.c.request_id, placed_at, assignments.c.host_id)
     )

@@ -38,6 +38,7 @@ class GameRequest(BaseModel):
     vm_type: str
     demand: Mapping[str, int] = Field(description="Of one VM.")
     count: int = Field(description="VMs that it waited for.")
+    borrowed: bool = Field(False, description="It waits for none: these would be borrowed VMs.")
 
 
 class GameTenant(BaseModel):

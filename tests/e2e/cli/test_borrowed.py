@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from datetime import datetime
 
 import pytest
 
@@ -103,11 +104,18 @@ def test_a_tenant_does_not_see_for_whom_of_others_its_borrowed_vm_ends(api: Api)
     run(api.registry, 120, decider=DecidesHere(), spot_grace_s=600)
 
     vms = api.tenant_b.get("/v1/vms").json()["items"]
+    ahead = api.registry.cluster_queries.forecast_inputs()
 
     [ending] = [vm for vm in vms if vm["ends_at"] is not None]
     assert (ending["borrowed"], ending["ending_for"]) == (True, None)
+    # Estimates know that it ends, and take no borrowed VM for one that somebody requested.
+    announced = datetime.fromisoformat(ending["ends_at"])
+    assert [each.ends_at for each in ahead.living if each.ends_at is not None] == [announced]
+    assert sum(each.count for each in ahead.came) == 2
     [event] = api.tenant_b.get("/v1/events", params={"kind": "spot_ending"}).json()["items"]
     assert event["data"].keys() == {"ends_at", "round"}
+    [asked] = api.operator.get("/v1/rounds/2/game").json()["requests"]
+    assert (asked["name"], asked["count"], asked["borrowed"]) == ("sweep", 8, True)
     path = f"/v1/requests/{made.json()['id']}"
     changed = api.tenant_b.patch(path, json={"max_count": 2})
     assert (changed.status_code, changed.json()["max_count"]) == (200, 2)

@@ -61,7 +61,8 @@ export function onStage(game: RoundGame, order: number[]): number[] {
 export function inTypes(game: RoundGame, vms: Iterable<{ request: number; count: number }>): string {
   const counts = new Map<string, number>();
   for (const each of vms) {
-    const type = game.requests[each.request]?.vm_type ?? "?";
+    const request = game.requests[each.request];
+    const type = `${request?.borrowed ? "borrowed " : ""}${request?.vm_type ?? "?"}`;
     counts.set(type, (counts.get(type) ?? 0) + each.count);
   }
   const words = [...counts].filter(([, many]) => many !== 0).sort(([a], [b]) => (a < b ? -1 : 1));
