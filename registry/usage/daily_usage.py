@@ -124,9 +124,10 @@ def _add_rows(
                 begin = max(start, since)
                 for day, length in _days(begin, end if until is None else min(end, until)):
                     for resource, amount in amounts[row.id].items():
-                        key = (row.tenant_id, day, row.vm_type_id)
-                        sums[*key, resource][column] -= amount * length
-                        sums[*key, BORROWED + resource][column] += amount * length
+                        of_all = (row.tenant_id, day, row.vm_type_id, resource)
+                        of_borrowed = (*of_all[:3], BORROWED + resource)
+                        sums[of_all][column] -= amount * length
+                        sums[of_borrowed][column] += amount * length
 
 
 def _days(start: int, end: int) -> Iterator[tuple[int, int]]:
