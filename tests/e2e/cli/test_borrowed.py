@@ -70,7 +70,7 @@ def test_the_guides_examples_of_borrowed_vms_do_what_they_show(
         next(line.split() for line in text.splitlines() if "sweep  team-a" in line)
         for text in (guide, fuga(*show))
     )
-    assert told[1:-1] == shown[1:-1]  # but for the id and the age
+    assert told[1 : len(shown) - 1] == shown[1:-1]  # but for the id and the age
     assert ["running,", "borrowed", "8"] in [
         line.split()[1:] for line in fuga("counts").splitlines()
     ]
