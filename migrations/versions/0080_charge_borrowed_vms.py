@@ -2,8 +2,8 @@
 
 VMs that are borrowed already are so from now on: what they held before may be in sums.
 
-Revision ID: 0079
-Revises: 0078
+Revision ID: 0080
+Revises: 0079
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from uuid import uuid4
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0079"
-down_revision = "0078"
+revision = "0080"
+down_revision = "0079"
 branch_labels = None
 depends_on = None
 
