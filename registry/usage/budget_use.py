@@ -22,6 +22,7 @@ from registry.audit.events import record_event
 from registry.db.bulk import update_rows
 from registry.db.schema import budgets, tenants
 from registry.records.budgets import BudgetState, BudgetUse
+from registry.usage.borrowed_times import BORROWED
 from registry.usage.costs import line_cost
 from registry.usage.daily_usage import next_month
 from registry.usage.holding_times import SECOND, to_microseconds
@@ -111,7 +112,8 @@ def measure(
         # Beyond half of all tenants it takes less time to read all.
         some = None if 2 * len(wanted) > names.count() else wanted
         for line, _, charged in read_lines(connection, [period], keys=some).items():
-            amounts[line.tenant_id, line.resource] += charged
+            # A budget limits what borrowed VMs take, too.
+            amounts[line.tenant_id, line.resource.removeprefix(BORROWED)] += charged
             if line.version is not None and line.version.price is not None:
                 cost = line_cost(charged, line.version.price, minor_digits)
                 amounts[line.tenant_id, COST] += cost
