@@ -130,7 +130,8 @@ class Budgets:
             uses = measure(connection, seen, earlier_time(db_now(connection), by))
         with self._database.write() as connection:
             take_advisory_lock(connection, _BUDGETS)
-            present = [row for row in read_budgets(connection) if row in set(seen)]
+            measured = set(seen)
+            present = [row for row in read_budgets(connection) if row in measured]
             store_use(connection, present, uses, actor=_MEASURER)
         return len(seen)
 
