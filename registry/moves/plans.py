@@ -210,13 +210,14 @@ class Plans:
             if admitted is not None:
                 waiting = count_waiting_vms(connection, UUID(row.arguments["request"]))
                 values["admitted"] = {**admitted, "waiting": waiting}
+            # First, as it refuses a plan that another control centre decided.
+            _apply_plan_event(connection, row, PlanEvent.PROPOSED, now=now, actor=actor, **values)
             if decided:
                 rows = [
                     row_of(plan_moves, each, plan_id=id, position=position)
                     for position, each in enumerate(decided)
                 ]
                 connection.execute(insert(plan_moves), rows)
-            _apply_plan_event(connection, row, PlanEvent.PROPOSED, now=now, actor=actor, **values)
             if row.approve and declined is None:
                 approved = _lock_plan(connection, id)
                 by = _approval_values(row.requested_by, now)

@@ -45,8 +45,13 @@ def at_once(*calls: Callable[[], Any]) -> list[Any]:
 
 def a_plan(world: MovingWorld, *moves: tuple[Vm, str, str]) -> Plan:
     """A plan of moves (VM, from, to), proposed as if a planner had."""
-    ids = {host.name: host.id for host in world.registry.hosts.list().items}
     plan = world.registry.plans.create(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
+    return propose(world, plan, *moves)
+
+
+def propose(world: MovingWorld, plan: Plan, *moves: tuple[Vm, str, str]) -> Plan:
+    """Propose moves (VM, from, to) as the content of a plan."""
+    ids = {host.name: host.id for host in world.registry.hosts.list().items}
     return world.registry.plans.propose(
         plan.id,
         [
@@ -68,6 +73,19 @@ def a_plan(world: MovingWorld, *moves: tuple[Vm, str, str]) -> Plan:
         document={},
         actor=ACTOR,
     )
+
+
+def test_a_plan_that_two_control_centres_decided_keeps_the_first_decision(
+    world: MovingWorld,
+) -> None:
+    vm = world.running("h1")
+    plan = a_plan(world, (vm, "h1", "h2"))
+
+    with pytest.raises(IllegalTransitionError):
+        propose(world, plan, (vm, "h1", "h3"))
+
+    [kept] = world.registry.plans.moves(plan.id)
+    assert kept.to_host == "h2"
 
 
 def test_of_two_who_approve_a_plan_at_once_one_did(
