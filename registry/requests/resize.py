@@ -151,7 +151,7 @@ def add_vms(
 def _set_borrowed(
     connection: Connection, keys: Collection[UUID], now: datetime, *, borrowed: bool
 ) -> None:
-    """Mark VMs as borrowed or as ordinary ones; the next sweep withdraws their announced ends."""
+    """Mark VMs as borrowed, or as ordinary ones, whose ends the next sweep withdraws."""
     (begin_to_borrow if borrowed else end_to_borrow)(connection, keys, now)
     for some in chunks(sorted(keys)):
         these = is_any_of(connection, vms.c.id, some)

@@ -61,6 +61,7 @@ _SETTINGS = {
     "FUGA_POLICY": "best_fit_drfh",
     "FUGA_SPOT_GRACE_S": "5",
     "FUGA_FAIRNESS_MEMORY_S": "60",
+    "FUGA_PURGE_INTERVAL_S": "20",  # closed months are signed with each purge
     "FUGA_POLICY_DEADLINE_S": "20",
     # A guest is on its way for some seconds.
     "FUGA_MOVE_BANDWIDTH_MIB_S": "12",
