@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -276,4 +277,6 @@ _WRITTEN: Final[Mapping[type, Callable[[Any], str]]] = {
     float: repr,
     str: _quote_item,
     datetime: datetime.isoformat,
+    date: date.isoformat,
+    Decimal: str,
 }
