@@ -6,13 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-import structlog
-
+from controller.control_center.repetition import repeat_until
 from controller.control_center.steady_clock import SteadyClock
-from registry import Registry, RegistryError
+from registry import Registry
 from registry.rounds import Lease
-
-log = structlog.get_logger()
 
 INTERVAL_S: Final = 60.0
 
@@ -29,13 +26,7 @@ class BudgetMeter:
 
     def run(self, stop: threading.Event) -> None:
         """Measure until stopped; if it fails, budgets keep what was measured before."""
-        while not stop.wait(INTERVAL_S):
-            try:
-                self.measure()
-            except RegistryError as error:
-                log.error("budgets_not_measured", error=str(error))
-            except Exception:  # the loop outlives a database that is away for a moment
-                log.exception("budgets_not_measured")
+        repeat_until(stop, INTERVAL_S, self.measure, failed="budgets_not_measured")
 
     def measure(self) -> int:
         """Measure all budgets once, if this control centre leads; return how many there are."""

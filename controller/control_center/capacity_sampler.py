@@ -6,13 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-import structlog
-
+from controller.control_center.repetition import repeat_until
 from controller.control_center.steady_clock import SteadyClock
-from registry import Registry, RegistryError, StaleEpochError
+from registry import Registry, StaleEpochError
 from registry.rounds import Lease
-
-log = structlog.get_logger()
 
 INTERVAL_S: Final = 60.0
 
@@ -29,13 +26,7 @@ class CapacitySampler:
 
     def run(self, stop: threading.Event) -> None:
         """Take samples until stopped; a minute whose sample fails has none."""
-        while not stop.wait(INTERVAL_S):
-            try:
-                self.sample()
-            except RegistryError as error:
-                log.error("capacity_not_sampled", error=str(error))
-            except Exception:  # the loop outlives a database that is away for a moment
-                log.exception("capacity_not_sampled")
+        repeat_until(stop, INTERVAL_S, self.sample, failed="capacity_not_sampled")
 
     def sample(self) -> bool:
         """Take a sample; return whether this control centre leads and took one."""

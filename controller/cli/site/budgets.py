@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from controller.cli.site.quotas import tenant_of_token
 from controller.session.session import Session, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
@@ -44,7 +45,7 @@ def show_budget(
     ] = None,
 ) -> None:
     """Show budgets and their use in this month, with those of the groups above."""
-    name = tenant or _tenant_of_token(session)
+    name = tenant or tenant_of_token(session)
     _print_budget(session, session.api.get(f"tenants/{name}/budget"))
 
 
@@ -123,11 +124,3 @@ def _subject(row: Mapping[str, Any], currency: str | None) -> str:
     if row["resource"] == "cost":
         return "cost" if currency is None else f"cost in {currency}"
     return f"{row['resource']} hours"
-
-
-def _tenant_of_token(session: Session) -> str:
-    """Return the tenant of the session's token."""
-    found = session.api.get("shares")["items"]
-    if len(found) != 1:
-        raise BadInputError("give a tenant or group (see `fuga tenant list`)")
-    return str(found[0]["name"])

@@ -27,7 +27,7 @@ def show_quota(
     ] = None,
 ) -> None:
     """Show limits and usage, including those of the groups above."""
-    name = tenant or _tenant_of_token(session)
+    name = tenant or tenant_of_token(session)
     _print_quota(session, session.api.get(f"tenants/{name}/quota"))
 
 
@@ -89,7 +89,7 @@ def _print_quota(session: Session, quota: Mapping[str, Any]) -> None:
         echo(f"requests above a quota {what}")
 
 
-def _tenant_of_token(session: Session) -> str:
+def tenant_of_token(session: Session) -> str:
     """Return the tenant of the session's token."""
     found = session.api.get("shares")["items"]
     if len(found) != 1:
