@@ -44,6 +44,7 @@ from registry.db.schema import (
 from registry.lifecycle import FINISHED, OPEN_RESERVATIONS, AssignmentState, PlanState
 from registry.records.rounds import Lease
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
+from registry.usage.borrowed_times import forget_borrowed_times
 from registry.usage.daily_usage import add_to_sums
 
 #: rows of one transaction; inputs of a round weigh as much as many rows
@@ -147,8 +148,13 @@ class Retention:
             if lease is not None:
                 check_epoch(connection, CONTROL_LEASE, lease.holder, lease.epoch, until_commit=True)
             if name == "assignments":
-                add_to_sums(connection, is_any_of(connection, assignments.c.id, keys))
-            _delete_rows(connection, name, keys)
+                these = is_any_of(connection, assignments.c.id, keys)
+                vm_ids = connection.scalars(select(assignments.c.vm_id).where(these)).all()
+                add_to_sums(connection, these)
+                _delete_rows(connection, name, keys)
+                forget_borrowed_times(connection, vm_ids)
+            else:
+                _delete_rows(connection, name, keys)
         return PurgeCounts(**{name: len(keys)})
 
 

@@ -12,11 +12,11 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from registry.db.bulk import chunks, is_any_of
 from registry.db.ids import uuid7
-from registry.db.schema import borrowed_times
+from registry.db.schema import assignments, borrowed_times
 
 #: What the name of a resource begins with in usage and prices of borrowed VMs.
 BORROWED: Final = "borrowed:"
@@ -46,3 +46,11 @@ def end_to_borrow(connection: Connection, keys: Collection[UUID], now: datetime)
         of_vms = is_any_of(connection, borrowed_times.c.vm_id, some)
         are_open = borrowed_times.c.until.is_(None)
         connection.execute(update(borrowed_times).where(of_vms, are_open).values(until=now))
+
+
+def forget_borrowed_times(connection: Connection, keys: Collection[UUID]) -> None:
+    """Delete the times of those VMs that have no assignment any more: sums have what they held."""
+    has_any = select(assignments.c.id).where(assignments.c.vm_id == borrowed_times.c.vm_id).exists()
+    for some in chunks(sorted(set(keys))):
+        of_vms = is_any_of(connection, borrowed_times.c.vm_id, some)
+        connection.execute(delete(borrowed_times).where(of_vms, ~has_any))

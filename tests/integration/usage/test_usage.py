@@ -143,8 +143,14 @@ def vm_days(usage: Usage) -> dict[str | None, float]:
     return {each.name: int(each.charged) / 86_400 for each in usage.items if each.resource == "vms"}
 
 
-def test_a_purge_keeps_whole_days_and_says_what_it_took(ended: Registry) -> None:
+def test_a_purge_keeps_whole_days_and_says_what_it_took(ended: Registry, raw: RawSql) -> None:
+    # Borrowed when it was gone already, so that this changes no usage.
+    raw.run(
+        "INSERT INTO borrowed_times (id, vm_id, since) SELECT id, id, ? FROM vms",
+        stored(START + 4 * DAY),
+    )
     purge_all(ended, Periods(inputs_days=1, rounds_days=1))
+    assert raw.value("SELECT count(*) FROM borrowed_times") == 0
 
     usage = ended.usage.read
 
