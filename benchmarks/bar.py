@@ -107,7 +107,12 @@ BARS: Final[Mapping[str, Sequence[Bound]]] = MappingProxyType(
         "azure": _GENERAL,
         "google": _GENERAL,
         "held-out": _GENERAL,
-        "gpu": (Bound(BEST_FIT, "wait_s", 0.2), Bound(BEST_FIT, "unfair", 0.0)),
+        "gpu": (
+            Bound(BEST_FIT, "placed", -0.5, is_minimum=True),
+            Bound(BEST_FIT, "unfair", 0.0),
+            Bound(BEST_FIT, "waiting_by_size_s", 1.05),
+            Bound(BEST_FIT, "wait_s", 0.2),
+        ),
         "huawei": (Bound(FIRST_FIT, "wait_s", 1.1), Bound(FIRST_FIT, "whole_hosts", 0.0, True)),
     }
 )

@@ -32,7 +32,7 @@ def judged(trace: str, **own: float) -> list[str]:
     [
         ("azure", {"placed": 0.8951, "wait_s": 1149.0, "unfair": 0.0109}),
         ("held-out", {"waiting_by_size_s": 2099.0}),
-        ("gpu", {"wait_s": 199.0, "placed": 0.5}),
+        ("gpu", {"wait_s": 199.0, "placed": 0.8951, "waiting_by_size_s": 2099.0}),
         ("huawei", {"wait_s": 1099.0}),
     ],
 )
@@ -64,6 +64,16 @@ def test_nothing_is_said_of_a_default_within_its_bar(trace: str, own: dict[str, 
             "gpu",
             {"wait_s": 199.0, "unfair": 0.011},
             f"off fair +0.10 ± 0.00 against {BEST_FIT}, at most 0",
+        ),
+        (
+            "gpu",
+            {"wait_s": 199.0, "placed": 0.894},
+            f"placed -0.60 ± 0.00 against {BEST_FIT}, at least -0.5",
+        ),
+        (
+            "gpu",
+            {"wait_s": 199.0, "waiting_by_size_s": 2200.0},
+            f"wait by size × 1.10 ± 0.00 against {BEST_FIT}, at most × 1.05",
         ),
     ],
 )
