@@ -204,6 +204,67 @@ class HostConnection:
         """Undefine a stopped domain, if it exists and, when ``mark`` is given, has this mark."""
         self._call_child("undefine", {"vm_id": vm_id, "mark": mark}, deadline_s)
 
+    def attach_disk(
+        self,
+        vm_id: str,
+        *,
+        assignment_id: str,
+        pool: str,
+        volume: str,
+        serial: str,
+        deadline_s: float | None = None,
+    ) -> None:
+        """Attach a data volume to a VM as a virtio disk, running or off.
+
+        Does nothing if the VM has the disk; completes an attachment that was interrupted. The disk
+        shares the I/O limits of the VM's other disks.
+
+        Parameters
+        ----------
+        assignment_id : str
+            The assignment in the domain's mark.
+        volume : str
+            A qcow2 volume of the pool, named by `data_volume_name`.
+        serial : str
+            Up to 20 characters. Guests with udev see `/dev/disk/by-id/virtio-SERIAL`.
+
+        Raises
+        ------
+        OperationFailedError
+            If the host has no domain of the assignment, the domain is moving or has a saved state,
+            the volume does not exist, another domain or volume uses it, or the domain has another
+            disk of that serial number.
+        """
+        args = {
+            "vm_id": vm_id,
+            "assignment_id": assignment_id,
+            "pool": pool,
+            "volume": volume,
+            "serial": serial,
+            "patience_s": self._pool_patience(deadline_s),
+        }
+        self._call_child("attach_disk", args, deadline_s)
+
+    def detach_disk(
+        self, vm_id: str, *, assignment_id: str, serial: str, deadline_s: float | None = None
+    ) -> bool:
+        """Remove a disk from a VM's definition, and request it from a running guest.
+
+        Returns
+        -------
+        bool
+            True if neither definition nor QEMU has the disk, as of an absent domain. False while
+            the guest has not released it: repeat the call later.
+
+        Raises
+        ------
+        OperationFailedError
+            If the domain is moving or has a saved state, a domain of another assignment has the
+            disk, or the disk is an overlay that a snapshot made.
+        """
+        args = {"vm_id": vm_id, "assignment_id": assignment_id, "serial": serial}
+        return bool(self._call_child("detach_disk", args, deadline_s))
+
     def abort_move(self, vm_id: str, *, deadline_s: float | None = None) -> None:
         """Abort a move of a domain away from this host, if any, and wait until it has ended.
 

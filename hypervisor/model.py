@@ -13,6 +13,8 @@ MAX_NAME: Final = 255
 #: Maximum networks and addresses of hosts closed to a guest. Each costs a rule per interface, and
 #: libvirt a run of `ebtables`.
 MAX_CLOSED_NETWORKS: Final = 96
+#: Maximum characters of a disk's serial number: a guest's virtio driver sees no more.
+MAX_SERIAL: Final = 20
 #: Name prefix of copies of images on every host.
 IMAGE_PREFIX: Final = "fuga-image-"
 
@@ -30,6 +32,16 @@ def volume_name(assignment_id: str | UUID) -> str:
 def seed_name(assignment_id: str | UUID) -> str:
     """Return the name of the cloud-init seed volume of one attempt to build a VM."""
     return f"fuga-{assignment_id}-seed.img"
+
+
+def data_volume_name(volume_id: str | UUID) -> str:
+    """Return the name of the file of a data volume, which outlives VMs."""
+    return f"fuga-volume-{volume_id}.qcow2"
+
+
+def disk_serial(volume_id: str | UUID) -> str:
+    """Return the serial number under which guests see a data volume: 20 hex digits of its id."""
+    return str(volume_id).replace("-", "")[:MAX_SERIAL]
 
 
 class DomainState(StrEnum):
@@ -73,6 +85,7 @@ class HostDomain:
     #: Whether a move keeps it paused: it is arriving and has not run here yet, or it was paused
     #: here for the handover. Also True after a failed move.
     paused_by_move: bool = False
+    attached: tuple[str, ...] = ()  #: serials of its disks beyond root and seed, sorted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

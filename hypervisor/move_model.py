@@ -79,6 +79,7 @@ class MigrationObstacle(StrEnum):
     VOLUME = "volume"  #: missing at the destination, or of another size
     BASE_VOLUME = "base_volume"  #: the destination lacks the disk's backing file
     SNAPSHOTS = "snapshots"  #: it has snapshots, whose files would stay behind
+    LOCAL_VOLUME = "local_volume"  #: a data volume is attached, which would stay behind
     HOST_DEVICE = "host_device"  #: the guest uses a host device, or files that fuga did not make
     ADDRESS = "address"  #: the destination has no or an invalid address to receive at
     NAME_TAKEN = "name_taken"  #: the destination has a domain of that name or UUID

@@ -49,9 +49,12 @@ def decode_domain(fields: Mapping[str, Any] | None) -> HostDomain | None:
     """Return a host's domain from a message's fields; None for None."""
     if fields is None:
         return None
-    return HostDomain(
-        **{**fields, "state": DomainState(fields["state"]), "mark": decode_mark(fields["mark"])}
-    )
+    made = {
+        "state": DomainState(fields["state"]),
+        "mark": decode_mark(fields["mark"]),
+        "attached": tuple(fields["attached"]),
+    }
+    return HostDomain(**{**fields, **made})
 
 
 def decode_guard(fields: Mapping[str, Any] | None) -> Guard | None:

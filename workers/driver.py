@@ -119,6 +119,23 @@ class HostDriver(Protocol):
     def release_console(self, *, deadline_s: float | None = None) -> None:
         """Release the held console of a domain."""
 
+    def attach_disk(
+        self,
+        vm_id: str,
+        *,
+        assignment_id: str,
+        pool: str,
+        volume: str,
+        serial: str,
+        deadline_s: float | None = None,
+    ) -> None:
+        """Attach a data volume to a VM as a disk, if it has none of that serial number."""
+
+    def detach_disk(
+        self, vm_id: str, *, assignment_id: str, serial: str, deadline_s: float | None = None
+    ) -> bool:
+        """Detach a disk of a VM; return whether the VM has released it."""
+
     def abort_move(self, vm_id: str) -> None:
         """Abort a move of a domain away from this host, if any."""
 

@@ -13,12 +13,13 @@ import libvirt
 
 from hypervisor import image_head
 from hypervisor.errors import OperationFailedError
-from hypervisor.model import IMAGE_PREFIX
+from hypervisor.model import IMAGE_PREFIX, disk_serial
 from hypervisor.xml import backing_names, named_files
 from hypervisor.xml import disks as disk_xml
 from hypervisor.xml import domain as domain_xml
 
 _DISK: Final = re.compile(r"fuga-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.qcow2")
+_DATA: Final = re.compile(r"fuga-volume-(?P<id>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.qcow2")
 _SEED: Final = re.compile(r"(fuga-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-seed\.img")
 #: Pool types whose volumes are files, which may have backing files.
 _POOLS_OF_FILES: Final = frozenset({"dir", "fs", "netfs"})
@@ -371,13 +372,24 @@ def _is_written_by_guest(disk: ET.Element) -> bool:
 
 
 def is_vm_volume(name: str) -> bool:
-    """Return whether fuga made a volume of that name for a VM."""
+    """Return whether fuga made a volume of that name for a VM, or as a data volume."""
     return is_vm_disk(name) or _SEED.fullmatch(name) is not None
 
 
 def is_vm_disk(name: str) -> bool:
-    """Return whether fuga made a volume of that name as the disk of a VM."""
-    return _DISK.fullmatch(name) is not None
+    """Return whether fuga made a volume of that name as a disk of VMs: root or data."""
+    return _DISK.fullmatch(name) is not None or is_data_volume(name)
+
+
+def is_data_volume(name: str) -> bool:
+    """Return whether fuga made a volume of that name to outlive VMs."""
+    return _DATA.fullmatch(name) is not None
+
+
+def serial_of_volume(name: str) -> str | None:
+    """Return the serial number of a data volume by its name; None for other names."""
+    found = _DATA.fullmatch(name)
+    return None if found is None else disk_serial(found["id"])
 
 
 @contextlib.contextmanager

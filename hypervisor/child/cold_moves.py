@@ -18,6 +18,7 @@ import libvirt
 
 from hypervisor import qcow2
 from hypervisor.child import backing_files, disks, filters, shared_pools, snapshots
+from hypervisor.child.domains import attachments
 from hypervisor.child.move_hosts import MoveHosts
 from hypervisor.errors import OperationFailedError
 from hypervisor.move_model import MigrationProgress, MoveResult, MoveSpec
@@ -53,6 +54,7 @@ def move_stopped_vm(
     _check_domain_off(domain)
     _refuse_existing_domain(hosts, spec)
     sent = 0
+    attachments.refuse_attached_disks(domain)
     snapshots.refuse_snapshots(domain)
     if spec.copy_disk:
         disk = disks.root_volume(hosts.source.for_move, domain)
@@ -61,6 +63,7 @@ def move_stopped_vm(
     else:
         shared_pools.check_pool_shared(hosts, spec, domain)
     _check_domain_off(domain)
+    attachments.refuse_attached_disks(domain)  # since the copy began
     _define_at_destination(hosts, spec, domain)
     return MoveResult(
         total_ms=round(1000 * (time.monotonic() - started)),

@@ -30,8 +30,24 @@ def files_in_pool(
     seed = None
     if seed_volume is not None:
         seed = DiskFile(path=store.storageVolLookupByName(seed_volume).path(), format="raw")
-    return DiskFiles(
-        root=_disk_file(conn, store.storageVolLookupByName(volume), "qcow2"), seed=seed
+    return DiskFiles(root=disk_file(conn, store.storageVolLookupByName(volume), "qcow2"), seed=seed)
+
+
+def disk_file(
+    conn: libvirt.virConnect, volume: libvirt.virStorageVol, kind: str, depth: int = 0
+) -> DiskFile:
+    """Return a volume's file with its whole backing chain."""
+    path = volume.path()
+    backing = None if kind == "raw" else disk_xml.backing_of(volume.XMLDesc(0))
+    if backing is None:
+        return DiskFile(path=path, format=kind)
+    if depth == _DEEPEST:
+        raise OperationFailedError("define", f"{path} has more than {_DEEPEST} backing files")
+    below, format_below = backing
+    found = conn.storageVolLookupByPath(below)
+    # Our overlays name the format of their base; where none is named, QEMU must not guess.
+    return DiskFile(
+        path=path, format=kind, backing=disk_file(conn, found, format_below or "raw", depth + 1)
     )
 
 
@@ -83,7 +99,7 @@ def use_file_paths(conn: libvirt.virConnect, domain: libvirt.virDomain) -> None:
 
     def file_of(pool: str, volume: str, kind: str) -> DiskFile:
         store = conn.storagePoolLookupByName(pool)
-        return _disk_file(conn, store.storageVolLookupByName(volume), kind)
+        return disk_file(conn, store.storageVolLookupByName(volume), kind)
 
     flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
     renewed = disk_xml.with_disks_as_files(domain.XMLDesc(flags), file_of)
@@ -102,21 +118,3 @@ def refuse_backing_file(image: libvirt.virStorageVol, kind: str) -> None:
             "create_overlay",
             f"base volume {image.name()} has the backing file {backing[0]}, which is not allowed",
         )
-
-
-def _disk_file(
-    conn: libvirt.virConnect, volume: libvirt.virStorageVol, kind: str, depth: int = 0
-) -> DiskFile:
-    """Return a volume's file with its whole backing chain."""
-    path = volume.path()
-    backing = None if kind == "raw" else disk_xml.backing_of(volume.XMLDesc(0))
-    if backing is None:
-        return DiskFile(path=path, format=kind)
-    if depth == _DEEPEST:
-        raise OperationFailedError("define", f"{path} has more than {_DEEPEST} backing files")
-    below, format_below = backing
-    found = conn.storageVolLookupByPath(below)
-    # Our overlays name the format of their base; where none is named, QEMU must not guess.
-    return DiskFile(
-        path=path, format=kind, backing=_disk_file(conn, found, format_below or "raw", depth + 1)
-    )

@@ -19,11 +19,13 @@ from hypervisor.child.background_calls import FileQuery
 from hypervisor.child.backing_chains import HostFiles, file_name, is_vm_disk
 from hypervisor.child.connect import open_host
 from hypervisor.child.consoles import Consoles
+from hypervisor.child.domains import marked
+from hypervisor.child.domains.attachments import Attachments
 from hypervisor.child.poll import HostPoller, domain_state
 from hypervisor.child.uploads import Uploads
 from hypervisor.credential import Credential
 from hypervisor.errors import HostUnreachableError, OperationFailedError
-from hypervisor.model import DomainSpec, DomainState, HostDomain, HostPoll, Mark
+from hypervisor.model import DomainState, HostDomain, HostPoll
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml import resource_limits
 
@@ -79,6 +81,7 @@ class LibvirtHost:
         self._file_query = FileQuery()
         self._uploads = Uploads(uri)
         self._consoles = Consoles(uri)
+        self._attachments = Attachments(self._query_files)
         self._operations: Mapping[str, Callable[..., Any]] = {
             "report": self._poll_host,
             "inspect": inspection.inspect_host,
@@ -95,6 +98,8 @@ class LibvirtHost:
             "reset": self._reset_guest,
             "destroy": self._destroy_attempt,
             "undefine": self._undefine_attempt,
+            "attach_disk": self._attachments.attach,
+            "detach_disk": self._attachments.detach,
             "abort_move": self._abort_move,
             "has_volume": self._has_volume,
             "layers_on": self._overlays_of,
@@ -149,7 +154,7 @@ class LibvirtHost:
         return self._poller.poll(conn, pool, patience_s)
 
     def _find_domain(self, conn: libvirt.virConnect, vm_id: str) -> HostDomain | None:
-        domain = _look_up_domain(conn, vm_id)
+        domain = marked.look_up_domain(conn, vm_id)
         if domain is None:
             return None
         try:
@@ -217,9 +222,9 @@ class LibvirtHost:
             source = (wanted.network_kind, wanted.network)
             guard = filters.add_host_addresses(conn, wanted.guard, [source])
             wanted = replace(wanted, guard=guard)
-        domain = _look_up_domain(conn, wanted.mark.vm_id)
+        domain = marked.look_up_domain(conn, wanted.mark.vm_id)
         if domain is not None:
-            _check_same_mark(wanted, _mark_of(domain))
+            marked.check_same_mark(wanted, marked.mark_of(domain))
             return
         xml = domain_xml.build_domain_xml(wanted, disks.domain_files(conn, wanted))
         filters.define_filter(conn, domain_xml.parse_tree(xml), wanted.guard)
@@ -228,7 +233,7 @@ class LibvirtHost:
     def _start_domain_paused(
         self, conn: libvirt.virConnect, vm_id: str, guard: Mapping[str, Any] | None
     ) -> None:
-        domain = _require_domain(conn, "start_paused", vm_id)
+        domain = marked.require_domain(conn, "start_paused", vm_id)
         if domain.isActive():
             return
         disks.use_file_paths(conn, domain)
@@ -245,7 +250,7 @@ class LibvirtHost:
             domain.suspend()
 
     def _resume_domain(self, conn: libvirt.virConnect, vm_id: str) -> None:
-        domain = _require_domain(conn, "resume", vm_id)
+        domain = marked.require_domain(conn, "resume", vm_id)
         migrating_domains.refuse_if_moving("resume", domain)
         while True:
             state, reason = domain.state()
@@ -261,7 +266,7 @@ class LibvirtHost:
             domain.resume()
 
     def _shut_down_guest(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
-        domain = _domain_in_run(conn, vm_id, run)
+        domain = marked.domain_in_run(conn, vm_id, run)
         if domain is None:
             return
         if conn.getType() == "TEST":
@@ -276,12 +281,12 @@ class LibvirtHost:
                 raise
 
     def _power_off_guest(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
-        domain = _domain_in_run(conn, vm_id, run)
+        domain = marked.domain_in_run(conn, vm_id, run)
         if domain is not None:
             _destroy_domain(domain)
 
     def _reset_guest(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
-        domain = _domain_in_run(conn, vm_id, run)
+        domain = marked.domain_in_run(conn, vm_id, run)
         if domain is None:
             raise OperationFailedError("reset", f"domain {vm_id} is off or was restarted")
         migrating_domains.refuse_if_moving("reset", domain)
@@ -292,16 +297,16 @@ class LibvirtHost:
     def _destroy_attempt(
         self, conn: libvirt.virConnect, vm_id: str, mark: Mapping[str, Any] | None
     ) -> None:
-        domain = _look_up_domain(conn, vm_id)
-        if domain is None or not _belongs_to_attempt(domain, wire.decode_mark(mark)):
+        domain = marked.look_up_domain(conn, vm_id)
+        if domain is None or not marked.belongs_to_attempt(domain, wire.decode_mark(mark)):
             return
         _destroy_domain(domain)
 
     def _undefine_attempt(
         self, conn: libvirt.virConnect, vm_id: str, mark: Mapping[str, Any] | None
     ) -> None:
-        domain = _look_up_domain(conn, vm_id)
-        if domain is None or not _belongs_to_attempt(domain, wire.decode_mark(mark)):
+        domain = marked.look_up_domain(conn, vm_id)
+        if domain is None or not marked.belongs_to_attempt(domain, wire.decode_mark(mark)):
             return
         if domain.isActive():
             # libvirt would keep it running without a definition.
@@ -309,7 +314,7 @@ class LibvirtHost:
         _undefine_domain(domain)
 
     def _abort_move(self, conn: libvirt.virConnect, vm_id: str) -> None:
-        domain = _look_up_domain(conn, vm_id)
+        domain = marked.look_up_domain(conn, vm_id)
         began = time.monotonic()
         while domain is not None and _is_moving_away(domain):
             migrating_domains.abort_move(domain, since=began)
@@ -374,8 +379,8 @@ class LibvirtHost:
         volumes: Sequence[str],
         patience_s: float = _PATIENCE_S,
     ) -> list[str]:
-        domain = _look_up_domain(conn, vm_id)
-        mark = None if domain is None else _mark_of(domain)
+        domain = marked.look_up_domain(conn, vm_id)
+        mark = None if domain is None else marked.mark_of(domain)
         definitions = None
         if domain is not None and mark is not None and mark.assignment_id == assignment_id:
             definitions = snapshots.read_definitions(domain)
@@ -409,10 +414,10 @@ class LibvirtHost:
         volumes: Sequence[str],
         patience_s: float = _PATIENCE_S,
     ) -> bool:
-        domain = _look_up_domain(conn, vm_id)
+        domain = marked.look_up_domain(conn, vm_id)
         own = definitions = None
         if domain is not None:
-            mark = _mark_of(domain)
+            mark = marked.mark_of(domain)
             if mark is None:
                 return False  # an operator removed its mark: its owner is unknown
             if mark.assignment_id == assignment_id:
@@ -430,7 +435,7 @@ class LibvirtHost:
         store = conn.storagePoolLookupByName(pool)
         for volume in volumes:
             disks.delete_volume(store, volume)
-        absent = not _has_domain_of_attempt(conn, vm_id, assignment_id) and not _any_exists(
+        absent = not marked.has_domain_of_attempt(conn, vm_id, assignment_id) and not _any_exists(
             store, volumes
         )
         if absent:
@@ -449,59 +454,6 @@ def _is_alive(conn: libvirt.virConnect) -> bool:
         return bool(conn.isAlive())
     except libvirt.libvirtError:
         return False
-
-
-def _look_up_domain(conn: libvirt.virConnect, vm_id: str) -> libvirt.virDomain | None:
-    try:
-        return conn.lookupByUUIDString(vm_id)
-    except libvirt.libvirtError as error:
-        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
-            return None
-        raise
-
-
-def _require_domain(conn: libvirt.virConnect, op: str, vm_id: str) -> libvirt.virDomain:
-    domain = _look_up_domain(conn, vm_id)
-    if domain is None:
-        raise OperationFailedError(op, f"no domain {vm_id}", libvirt.VIR_ERR_NO_DOMAIN)
-    return domain
-
-
-def _mark_of(domain: libvirt.virDomain) -> Mark | None:
-    return domain_xml.parse_domain(domain.XMLDesc(0)).mark
-
-
-def _belongs_to_attempt(domain: libvirt.virDomain, mark: Mark | None) -> bool:
-    """Return whether a domain belongs to the attempt of a mark; True without a mark."""
-    if mark is None:
-        return True
-    seen = _mark_of(domain)
-    return seen is not None and (seen.assignment_id, seen.generation) == (
-        mark.assignment_id,
-        mark.generation,
-    )
-
-
-def _has_domain_of_attempt(conn: libvirt.virConnect, vm_id: str, assignment_id: str) -> bool:
-    domain = _look_up_domain(conn, vm_id)
-    if domain is None:
-        return False
-    mark = _mark_of(domain)
-    return mark is None or mark.assignment_id == assignment_id
-
-
-def _check_same_mark(wanted: DomainSpec, seen: Mark | None) -> None:
-    if seen is None:
-        raise OperationFailedError(
-            "define", f"domain {wanted.mark.vm_id} exists without fuga's mark"
-        )
-    if (seen.assignment_id, seen.generation) != (wanted.mark.assignment_id, wanted.mark.generation):
-        raise OperationFailedError(
-            "define",
-            f"domain {wanted.mark.vm_id} exists for assignment {seen.assignment_id}"
-            f" generation {seen.generation}, not {wanted.mark.assignment_id}"
-            f" generation {wanted.mark.generation}",
-        )
 
 
 def _check_not_in_use(
@@ -525,7 +477,7 @@ def _check_not_in_use(
     if not users:
         return
     why = f"{', '.join(volumes)}: not deleted, as domain {', '.join(users)} uses it"
-    foreign = [name for name in users if not _has_fuga_mark(conn, name)]
+    foreign = [name for name in users if not marked.has_fuga_mark(conn, name)]
     if len(foreign) < len(users):
         own = ", ".join(name for name in users if name not in foreign)
         why += f"; {own} is a VM of fuga's: leave that as it is"
@@ -540,16 +492,6 @@ def _check_not_in_use(
     raise OperationFailedError("remove", why)
 
 
-def _has_fuga_mark(conn: libvirt.virConnect, name: str) -> bool:
-    """Return whether a domain has fuga's mark; False if it has vanished."""
-    try:
-        return _mark_of(conn.lookupByName(name)) is not None
-    except libvirt.libvirtError as error:
-        if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
-            raise
-        return False
-
-
 def _is_moving_away(domain: libvirt.virDomain) -> bool:
     """Return whether a domain is moving away from this host."""
     try:
@@ -561,12 +503,6 @@ def _is_moving_away(domain: libvirt.virDomain) -> bool:
     under_way = job.get("type", libvirt.VIR_DOMAIN_JOB_NONE) != libvirt.VIR_DOMAIN_JOB_NONE
     outgoing = libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT
     return under_way and bool(job.get("operation") == outgoing)
-
-
-def _domain_in_run(conn: libvirt.virConnect, vm_id: str, run: int) -> libvirt.virDomain | None:
-    """Return the domain if it is still in the given run; None if it is off or was restarted."""
-    domain = _look_up_domain(conn, vm_id)
-    return domain if domain is not None and domain.ID() == run else None
 
 
 def _start_domain(conn: libvirt.virConnect, domain: libvirt.virDomain) -> None:

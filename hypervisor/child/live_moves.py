@@ -18,6 +18,7 @@ from typing import Any, Final
 import libvirt
 
 from hypervisor.child import disks, filters, migrating_domains, shared_pools
+from hypervisor.child.domains import attachments
 from hypervisor.child.move_hosts import MoveHosts
 from hypervisor.errors import HostUnreachableError, MoveHangsError, OperationFailedError
 from hypervisor.move_model import MigrationProgress, MoveResult, MoveSpec
@@ -128,6 +129,7 @@ class _LiveMove:
     def attempt(self, *, shares: bool) -> MoveResult:
         """Move the guest, with or without CPU shares at the destination."""
         domain = self._hosts.source.for_move.lookupByUUIDString(self._spec.vm_id)
+        attachments.refuse_attached_disks(domain)
         if not self._spec.copy_disk:
             shared_pools.check_pool_shared(self._hosts, self._spec, domain)
         parameters = _migration_parameters(self._hosts, domain, self._spec, shares=shares)

@@ -11,6 +11,7 @@ from typing import Final
 import libvirt
 
 from hypervisor.child import backing_files, disks, filters, shared_pools, snapshots
+from hypervisor.child.domains import attachments
 from hypervisor.child.move_hosts import MoveHosts
 from hypervisor.errors import MigrationRefusedError, OperationFailedError
 from hypervisor.move_model import MigrationObstacle, MoveSpec
@@ -33,6 +34,7 @@ def check_move(hosts: MoveHosts, spec: MoveSpec) -> None:
         domain = here.lookupByUUIDString(spec.vm_id)
     runs = bool(domain.isActive())
     document = domain_xml.parse_tree(domain.XMLDesc(_LIVE if runs else _DEFINED))
+    attachments.refuse_attached_disks(domain)
     snapshots.refuse_snapshots(domain)
     bound = migration_target.host_device_of(document)
     if bound is not None:

@@ -376,6 +376,7 @@ def _host_domain(
         off_reason=_OFF_REASONS.get(domain.state()[1]) if off else None,
         filtered=None if conn.getType() == "TEST" else parsed.filtered,
         paused_by_move=state is DomainState.PAUSED and migrating_domains.is_paused_by_move(domain),
+        attached=tuple(shorten_text(each, MAX_NAME) for each in parsed.attached),
     )
 
 

@@ -18,6 +18,7 @@ import libvirt
 from hypervisor.child.backing_chains import (
     HostFiles,
     file_name,
+    is_data_volume,
     is_vm_disk,
     is_vm_volume,
     top_file_of,
@@ -25,9 +26,9 @@ from hypervisor.child.backing_chains import (
 from hypervisor.errors import MigrationRefusedError, OperationFailedError
 from hypervisor.model import IMAGE_PREFIX
 from hypervisor.move_model import MigrationObstacle
+from hypervisor.xml import attached_disks, named_files
 from hypervisor.xml import disks as disk_xml
 from hypervisor.xml import domain as domain_xml
-from hypervisor.xml import named_files
 
 _SHOWN: Final = 5  #: maximum snapshots in an error message
 #: What was listed is gone, or its host cannot show it.
@@ -145,6 +146,7 @@ def volume_uses(
         for path in _files_of_domain(files, definitions, volumes):
             found = files.volume_at(path)
             more.add(path if found is None else files.path_of(found))
+        more -= _files_of_data_volumes(files, definitions, more)
     if rest_on := _dependent_volumes(files, volumes, more):
         return VolumeUses(domains={}, volumes=rest_on, files=[])
     unused = _unused_files(files, more, others)
@@ -254,12 +256,54 @@ def _files_of_domain(
     return {path for path in found if file_name(path) not in own}
 
 
+def _files_of_data_volumes(
+    files: HostFiles, definitions: DomainDefinitions, paths: Collection[str]
+) -> set[str]:
+    """Return those paths of a VM's files that have content of data volumes attached to it.
+
+    A snapshot's overlay has what the guest wrote last. It rests on its volume, or was pulled from
+    it and is in the chain of the attached disk alone.
+    """
+    of_disks = {
+        file_name(path)
+        for document in definitions.domain
+        for disk in document.iterfind("devices/disk")
+        if attached_disks.is_attached_by_fuga(disk)
+        for path in files.declared_chain_of(disk)
+    }
+    for document in definitions.snapshots:
+        of_disks |= set(map(file_name, _data_files_of_snapshot(document)))
+    return {
+        path
+        for path in paths
+        if file_name(path) in of_disks
+        or any(is_data_volume(file_name(each)) for each in files.with_backing_files([path]))
+    }
+
+
+def _data_files_of_snapshot(document: ET.Element) -> set[str]:
+    """Return the overlays that a snapshot made on disks that fuga attached to its domain."""
+    targets = {
+        attached_disks.target_of(disk)
+        for disk in named_files.disks_in(document)
+        if attached_disks.is_attached_by_fuga(disk)
+    }
+    return {
+        source.get("file", "")
+        for disk in document.iterfind("disks/disk")
+        if disk.get("name") in targets
+        for source in disk.iterfind("source")
+    }
+
+
 def _files_of_own_snapshots(files: HostFiles, own: Collection[str]) -> set[str]:
     """Return the paths of a VM's snapshot files, found by libvirt's pattern of their names.
 
-    Files of interrupted or forgotten snapshots are in no list of libvirt's.
+    Files of interrupted or forgotten snapshots are in no list of libvirt's. Overlays on data
+    volumes do not count: they have what was written last.
     """
-    stems = tuple(f"{name.rpartition('.')[0]}." for name in own if is_vm_volume(name))
+    of_the_vm = (name for name in own if is_vm_volume(name) and not is_data_volume(name))
+    stems = tuple(f"{name.rpartition('.')[0]}." for name in of_the_vm)
     return {
         files.path_of(volume)
         for volume in (files.volumes_in(files.pool) if stems else ())

@@ -32,9 +32,19 @@ class DiskFiles:
 
 def add_disks(devices: ET.Element, files: DiskFiles) -> None:
     """Add the root disk and the seed to the XML of a new domain."""
-    _add_disk(devices, files.root, "vda")
+    add_disk(devices, files.root, "vda")
     if files.seed is not None:
-        ET.SubElement(_add_disk(devices, files.seed, "vdb"), "readonly")
+        ET.SubElement(add_disk(devices, files.seed, "vdb"), "readonly")
+
+
+def add_disk(devices: ET.Element, file: DiskFile, target: str) -> ET.Element:
+    """Add a disk that is a file, with its backing chain, to domain XML."""
+    disk = ET.SubElement(devices, "disk", type="file", device="disk")
+    ET.SubElement(disk, "driver", name="qemu", type=file.format)
+    ET.SubElement(disk, "source", file=file.path)
+    _add_backing(disk, file.backing)
+    ET.SubElement(disk, "target", dev=target, bus="virtio")
+    return disk
 
 
 def with_disks_as_files(xml: str, file_of: Callable[[str, str, str], DiskFile]) -> str | None:
@@ -93,16 +103,6 @@ def timestamps_of(volume_xml: str) -> tuple[Decimal, Decimal] | None:
     written = None if stamps is None else stamps.findtext("mtime")
     changed = None if stamps is None else stamps.findtext("ctime")
     return None if written is None or changed is None else (Decimal(written), Decimal(changed))
-
-
-def _add_disk(devices: ET.Element, file: DiskFile, target: str) -> ET.Element:
-    """Add a disk that is a file, with its backing chain, to domain XML."""
-    disk = ET.SubElement(devices, "disk", type="file", device="disk")
-    ET.SubElement(disk, "driver", name="qemu", type=file.format)
-    ET.SubElement(disk, "source", file=file.path)
-    _add_backing(disk, file.backing)
-    ET.SubElement(disk, "target", dev=target, bus="virtio")
-    return disk
 
 
 def _add_backing(parent: ET.Element, file: DiskFile | None) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hypervisor.model import DomainSpec, Mark
 from hypervisor.xml import network_filters
+from hypervisor.xml.attached_disks import attached_serials
 from hypervisor.xml.disks import DiskFiles, add_disks
 from hypervisor.xml.resource_limits import add_shares, limit_disks, limit_interface
 
@@ -45,6 +46,7 @@ class ParsedDomain:
     filtered: bool  #: whether each of its interfaces has a filter of this release
     #: Files of its disks and their backing chains: (None, path), or pool and volume.
     files: frozenset[tuple[str | None, str]] = frozenset()
+    attached: tuple[str, ...] = ()  #: serials of its disks beyond root and seed, sorted
 
 
 def serial_log_name(domain_name: str) -> str:
@@ -157,6 +159,7 @@ def parse_domain(xml: str) -> ParsedDomain:
         mark=_parse_mark(domain),
         filtered=network_filters.is_filtered(domain),
         files=frozenset(_source_files(domain)),
+        attached=attached_serials(domain),
     )
 
 

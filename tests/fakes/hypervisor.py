@@ -24,6 +24,7 @@ from hypervisor import (
     MoveSpec,
     OperationFailedError,
 )
+from hypervisor.model import MAX_SERIAL
 
 T = TypeVar("T")
 GIB = 1 << 30
@@ -77,6 +78,8 @@ class FakeHypervisor:
         self.started: list[str] = []  #: vm ids, once per start of a domain
         self.guards: dict[str, Guard | None] = {}  #: with what a domain was last started
         self.deaf: set[str] = set()  #: vm ids whose guests ignore the power button
+        self.clinging: set[str] = set()  #: vm ids whose guests do not release a disk
+        self.attached: dict[str, dict[str, str]] = {}  #: volumes by vm id and serial
         self.moving: set[str] = set()  #: vm ids of which a move is under way, at either end
         self.pool_silent_s: float | None = None  #: report: for how long the pool hangs
         self.closed = False
@@ -190,6 +193,7 @@ class FakeHypervisor:
         """Have the domain no more. Its volumes stay."""
         self.moving.discard(vm_id)
         self.domains.pop(vm_id, None)
+        self.attached.pop(vm_id, None)
 
     # --- HostConnection -----------------------------------------------------------
 
@@ -277,6 +281,29 @@ class FakeHypervisor:
             self.volumes.pop(name, None)
             raise
 
+    def attach_disk(
+        self,
+        vm_id: str,
+        *,
+        assignment_id: str,
+        pool: str,
+        volume: str,
+        serial: str,
+        deadline_s: float | None = None,
+    ) -> None:
+        self._do(
+            "attach_disk",
+            vm_id,
+            lambda: self._attach_disk(vm_id, assignment_id, pool, volume, serial),
+        )
+
+    def detach_disk(
+        self, vm_id: str, *, assignment_id: str, serial: str, deadline_s: float | None = None
+    ) -> bool:
+        return self._do(
+            "detach_disk", vm_id, lambda: self._detach_disk(vm_id, assignment_id, serial)
+        )
+
     def abort_move(self, vm_id: str, *, deadline_s: float | None = None) -> None:
         self._do("abort_move", vm_id, lambda: self.moving.discard(vm_id))
 
@@ -293,9 +320,7 @@ class FakeHypervisor:
     ) -> list[str]:
         self._check_pool("users_of", pool)
         users = {domain for name, domain in self.users.items() if name in volumes}
-        users |= {
-            each.name for each in self.domains.values() if self.volume_of(each.uuid) in volumes
-        }
+        users |= {each.name for name in volumes for each in self._domains_with(name)}
         return self._do("users_of", ",".join(volumes), lambda: sorted(users))
 
     def delete_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> None:
@@ -476,6 +501,56 @@ class FakeHypervisor:
         seen = self.domains.get(vm_id)
         return seen is not None and seen.run == run
 
+    def _attach_disk(
+        self, vm_id: str, assignment_id: str, pool: str, volume: str, serial: str
+    ) -> None:
+        seen = self._expect("attach_disk", vm_id)
+        if seen.mark is None or seen.mark.assignment_id != assignment_id:
+            raise OperationFailedError("attach_disk", f"domain {vm_id} has not the mark")
+        self._refuse_while_moved("attach_disk", vm_id)
+        self._check_pool("attach_disk", pool)
+        if not volume.startswith("fuga-volume-") or not serial or len(serial) > MAX_SERIAL:
+            raise OperationFailedError("attach_disk", f"{volume} or {serial} is no name")
+        if volume not in self.volumes:
+            raise OperationFailedError("attach_disk", f"pool {pool} has no volume {volume}", 50)
+        its = self.attached.setdefault(vm_id, {})
+        if its.get(serial) == volume:
+            return
+        if serial in its or volume in its.values():
+            raise OperationFailedError("attach_disk", f"domain {vm_id} has {serial} or {volume}")
+        if users := [each.name for each in self._domains_with(volume)]:
+            raise OperationFailedError("attach_disk", f"volume {volume} is used by domain {users}")
+        its[serial] = volume
+        self._show_attached(vm_id)
+
+    def _detach_disk(self, vm_id: str, assignment_id: str, serial: str) -> bool:
+        seen = self.domains.get(vm_id)
+        if seen is None:
+            return True
+        its = self.attached.get(vm_id, {})
+        if seen.mark is None or seen.mark.assignment_id != assignment_id:
+            if serial in its:
+                raise OperationFailedError("detach_disk", f"domain {vm_id} has not the mark")
+            return True
+        self._refuse_while_moved("detach_disk", vm_id)
+        if seen.state is not DomainState.STOPPED and vm_id in self.clinging and serial in its:
+            return False
+        its.pop(serial, None)
+        self._show_attached(vm_id)
+        return True
+
+    def _show_attached(self, vm_id: str) -> None:
+        attached = tuple(sorted(self.attached.get(vm_id, ())))
+        self.domains[vm_id] = replace(self.domains[vm_id], attached=attached)
+
+    def _domains_with(self, volume: str) -> list[HostDomain]:
+        return [
+            each
+            for each in self.domains.values()
+            if self.volume_of(each.uuid) == volume
+            or volume in self.attached.get(each.uuid, {}).values()
+        ]
+
     def _refuse_while_moved(self, op: str, vm_id: str) -> None:
         if vm_id in self.moving:
             raise OperationFailedError(op, f"a move of domain {vm_id} is under way", 87)
@@ -538,6 +613,7 @@ class FakeHypervisor:
         if seen.state is not DomainState.STOPPED:
             raise OperationFailedError("undefine", f"domain {vm_id} still runs")
         del self.domains[vm_id]
+        self.attached.pop(vm_id, None)
 
     def _write(self, name: str, size_bytes: int) -> None:
         self.volumes[name] = HostVolume(
@@ -578,6 +654,8 @@ class FakeHypervisor:
             raise OperationFailedError(
                 "remove", f"{name}: not deleted, as domain {self.users[name]} uses it"
             )
+        if users := [each for each in self.attached if name in self.attached[each].values()]:
+            raise OperationFailedError("remove", f"{name}: not deleted, as {users} use it")
         self.volumes.pop(name, None)
 
     def _remove(

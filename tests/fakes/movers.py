@@ -9,6 +9,7 @@ from typing import Final
 
 from hypervisor import (
     DomainState,
+    HostDomain,
     HostEndpoint,
     HostSilentError,
     HostUnreachableError,
@@ -158,6 +159,7 @@ class FakeMover:
             raise OperationFailedError("cold_move", f"no domain {spec.vm_id}", 42)
         if seen.state is not DomainState.STOPPED:
             raise OperationFailedError("cold_move", "domain is running", 55)
+        _refuse_attached(seen)
         if spec.vm_id in self._destination.domains:
             raise OperationFailedError(
                 "cold_move", f"the destination has domain {spec.vm_id} already", 9
@@ -208,6 +210,8 @@ class FakeMover:
             return MigrationObstacle.SAME_HOST, here.hostname
         if seen is None:
             return MigrationObstacle.ABSENT, f"no domain {spec.vm_id}"
+        if seen.attached:
+            return MigrationObstacle.LOCAL_VOLUME, ", ".join(seen.attached)
         others = {each.name for each in there.domains.values() if each.uuid != spec.vm_id}
         if seen.name in others or (
             taken is not None and (taken.mark != spec.mark or taken.run is not None)
@@ -236,6 +240,7 @@ class FakeMover:
             raise OperationFailedError("live_move", f"no domain {spec.vm_id}", 42)
         if seen.state is DomainState.STOPPED:
             raise OperationFailedError("live_move", "domain is not running", 55)
+        _refuse_attached(seen)
         if not spec.copy_disk:
             self._prove_shared(spec)
         self._destination.receive(spec, seen, self._source.specs.get(spec.vm_id))
@@ -277,6 +282,11 @@ def _break_while_copying(fault: MoveFault | None, deadline_s: float, op: str = "
     # No time passes here: a deadline of nothing is one that has passed.
     if deadline_s <= 0:
         raise OperationFailedError(op, "it was called off", 78)
+
+
+def _refuse_attached(seen: HostDomain) -> None:
+    if seen.attached:
+        raise MigrationRefusedError(MigrationObstacle.LOCAL_VOLUME, ", ".join(seen.attached))
 
 
 def _progress(step: int, *, disk_bytes: int = 0) -> MigrationProgress:

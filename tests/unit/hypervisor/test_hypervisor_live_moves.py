@@ -76,6 +76,9 @@ class Host:
     def XMLDesc(self, _: int) -> str:  # noqa: N802
         return "<domain><vcpu>2</vcpu><devices/></domain>"
 
+    def isActive(self) -> int:  # noqa: N802
+        return 1
+
     def state(self) -> list[int]:
         return [libvirt.VIR_DOMAIN_RUNNING if self.resumed else libvirt.VIR_DOMAIN_PAUSED, 1]
 
