@@ -45,23 +45,30 @@ def remove_leftovers(
         # Refused if the removal is under way already.
         _execute(domain, "device_del", id=device)
     until = time.monotonic() + _ANSWER_S
-    while _devices(domain, is_named):
+    while True:
+        waiting = bool(_devices(domain, is_named))
+        # A device that the guest has released keeps its nodes in use for a moment.
+        refusals = [] if waiting else _delete_nodes(domain, is_named)
+        left = _block_nodes(domain, is_named)
+        if not left:
+            return True
         if time.monotonic() > until:
-            return False
+            break
         time.sleep(_POLL_S)
-    answers = [
-        # A node above is deleted before the file below it.
-        _execute(domain, "blockdev-del", **{"node-name": node})
-        for node, _ in sorted(_block_nodes(domain, is_named), key=lambda each: each[1] == "file")
-    ]
-    if left := _block_nodes(domain, is_named):
-        said = "; ".join(answer["error"]["desc"] for answer in answers if "error" in answer)
-        raise OperationFailedError(
-            operation,
-            f"QEMU of domain {domain.UUIDString()} keeps the block node {left[0][0]}"
-            f" of an attachment that was interrupted: {said}",
-        )
-    return True
+    if waiting:
+        return False
+    raise OperationFailedError(
+        operation,
+        f"QEMU of domain {domain.UUIDString()} keeps the block node {left[0][0]} of an attachment"
+        f" that was interrupted: {'; '.join(refusals)}",
+    )
+
+
+def _delete_nodes(domain: libvirt.virDomain, is_named: Callable[[str], bool]) -> list[str]:
+    """Delete QEMU's block nodes of files with a name, the upper ones first; return refusals."""
+    nodes = sorted(_block_nodes(domain, is_named), key=lambda each: each[1] == "file")
+    answers = [_execute(domain, "blockdev-del", **{"node-name": node}) for node, _ in nodes]
+    return [answer["error"]["desc"] for answer in answers if "error" in answer]
 
 
 def _block_nodes(

@@ -1,0 +1,1 @@
+"""Contracts of disks that outlive VMs."""
