@@ -49,6 +49,12 @@ _HOSTS: Final = """
         'id', gen_random_uuid(), 'name', given.name, 'uri', given.uri))).*
     FROM hosts first, unnest(%s::text[], %s::text[]) AS given (name, uri)
 """
+#: Copies of the first tenant.
+_TENANTS: Final = """
+    INSERT INTO tenants SELECT (jsonb_populate_record(first, jsonb_build_object(
+        'id', gen_random_uuid(), 'name', given.name))).*
+    FROM tenants first, unnest(%s::text[]) AS given (name)
+"""
 _INVENTORIES: Final = """
     INSERT INTO inventories (host_id, resource)
     SELECT hosts.id, resources.name FROM hosts, resources ON CONFLICT DO NOTHING
@@ -70,22 +76,26 @@ def connected(url: str) -> psycopg.Connection[Any]:
     return psycopg.connect(given.render_as_string(hide_password=False))
 
 
-def load(url: str, *, hosts: int, running: int, larger: int = 1) -> Loaded:
+def load(
+    url: str, *, hosts: int, running: int, larger: int = 1, tenants: int | None = None
+) -> Loaded:
     """Fill an upgraded database with hosts that are up, and VMs that run on them.
 
     ``larger`` is by how much hosts are larger than Google's, which hold about eight VMs each.
+    By default there is a tenant for each `HOSTS_PER_TENANT` hosts, and at least nine.
     """
     registry = Registry.connect(url)
     for name, amounts in zip(NAMES, AMOUNTS.tolist(), strict=True):
         add_vm_type(registry, name, **dict(zip(RESOURCES, amounts, strict=True)))
-    for number in range(max(9, hosts // HOSTS_PER_TENANT)):
-        add_tenant(registry, f"t{number:04}")
+    names = [f"t{number:04}" for number in range(tenants or max(9, hosts // HOSTS_PER_TENANT))]
+    add_tenant(registry, names[0])
     number = registry.rounds.commit_round(a_commit(take_lease(registry))).number
     registry.close()
     with connected(url) as connection:
+        connection.execute(_TENANTS, [names[1:]])
         types = dict(connection.execute("SELECT name, id FROM vm_types").fetchall())
-        tenants = connection.execute("SELECT id, name FROM tenants ORDER BY name").fetchall()
-        loaded = Loaded(url, tuple(tenants), tuple(types[name] for name in NAMES))
+        rows = connection.execute("SELECT id, name FROM tenants ORDER BY name").fetchall()
+        loaded = Loaded(url, tuple(rows), tuple(types[name] for name in NAMES))
         capacity = larger * _capacities(hosts)
         host_ids = _insert_hosts(connection, capacity)
         type_of, host_of = spread_vms(capacity, running)

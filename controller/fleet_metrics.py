@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from typing import Any, Final, get_args
 
 import structlog
@@ -21,6 +23,7 @@ from registry import AssignmentState, FenceState, HostAdmin, Registry, RequestSt
 from registry.admin import FleetCounts, FleetHost, FleetMoves, Liveness
 from registry.moves import OPEN_MOVES, MoveState
 from registry.reservations import OPEN_RESERVATIONS
+from registry.usage import BudgetState, BudgetUse
 
 log: Final = structlog.get_logger(__name__)
 
@@ -61,6 +64,18 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "dominant_share": ("Dominant share of the pool.", ("tenant", "kind")),
     "entitlement": ("Share of the pool if all tenants have enough requests.", ("tenant", "kind")),
     "tenant_vms": ("VMs with an assignment.", ("tenant",)),
+    "tenant_borrowed_vms": ("Borrowed VMs.", ("tenant",)),
+    "tenant_borrowed": ("Amount held by borrowed VMs.", ("tenant", "resource")),
+    "borrowed_vms": ("Borrowed VMs of all tenants, by whether their end is announced.", ("state",)),
+    "budgets": ("Budgets of tenants and groups, by state.", ("state",)),
+    "budget_limit": (
+        "Amount of a budget for the month; only of those of which most is used.",
+        ("tenant", "resource"),
+    ),
+    "budget_used": ("Part of it that is used.", ("tenant", "resource")),
+    "budget_used_per_hour": ("What present VMs use of it in an hour.", ("tenant", "resource")),
+    "budget_spent": ("1 while a budget is used up: new VMs wait.", ("tenant", "resource")),
+    "budget_age_seconds": ("Time since the budgets were measured; of the oldest.", ()),
     "capacity": ("Capacity of a zone's hosts, without retired ones.", ("zone", "resource")),
     "committed": ("Amount held by assignments.", ("zone", "resource")),
     "host_capacity": ("Capacity of a host; only in a small pool.", ("host", "resource")),
@@ -152,6 +167,8 @@ class FleetCollector(Collector):
             _add_work_counts(found, fleet)
             _add_moves(found, fleet.moves)
             _add_tenants(found, fleet, self._max_series)
+            _add_borrowed(found, fleet, self._max_series)
+            _add_budgets(found, fleet, self._max_series)
             _add_hosts(found, fleet, self._max_series)
             _add_rounds(found, fleet)
         return found.values()
@@ -231,6 +248,43 @@ def _add_tenants(
     for tenant in fleet.accounts.tenants:
         if tenant.name in names:
             found["tenant_vms"].add_metric((tenant.name,), tenant.vms)
+
+
+def _add_borrowed(
+    found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, max_series: int
+) -> None:
+    """Add borrowed VMs, and what those tenants hold that have most of them."""
+    ending = sum(each.ending for each in fleet.borrowed)
+    found["borrowed_vms"].add_metric(("ending",), ending)
+    kept = sum(each.vms for each in fleet.borrowed) - ending
+    found["borrowed_vms"].add_metric(("kept",), kept)
+    for each in sorted(fleet.borrowed, key=lambda each: -each.vms)[:max_series]:
+        found["tenant_borrowed_vms"].add_metric((each.tenant,), each.vms)
+        for resource, amount in each.amounts.items():
+            found["tenant_borrowed"].add_metric((each.tenant, resource), amount)
+
+
+def _add_budgets(
+    found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, max_series: int
+) -> None:
+    """Add budgets by state, and the figures of those of which the largest part is used."""
+    states = Counter(each.state for each in fleet.budgets)
+    for state in get_args(BudgetState):
+        found["budgets"].add_metric((state,), states[state])
+    if fleet.budgets:
+        oldest = min(each.measured_at for each in fleet.budgets)
+        age_s = max(0.0, (fleet.now - oldest).total_seconds())
+        found["budget_age_seconds"].add_metric((), age_s)
+    for each in sorted(fleet.budgets, key=_used_part, reverse=True)[:max_series]:
+        labels = (each.tenant, each.resource)
+        found["budget_limit"].add_metric(labels, float(each.amount))
+        found["budget_used"].add_metric(labels, float(each.used))
+        found["budget_used_per_hour"].add_metric(labels, float(each.per_hour))
+        found["budget_spent"].add_metric(labels, float(each.state == "spent"))
+
+
+def _used_part(budget: BudgetUse) -> float:
+    return float(budget.used / budget.amount) if budget.amount else inf
 
 
 def _add_hosts(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, max_series: int) -> None:

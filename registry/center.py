@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from registry.admin.borrowed_totals import BorrowedTotals, read_borrowed_totals
 from registry.admin.clock_steps import ClockSteps
 from registry.admin.connections import DatabaseConnections, database_connections
 from registry.admin.database_role import DatabaseRoles, database_roles
@@ -217,6 +218,11 @@ class Registry:
         """Return the figures of hosts, VMs and requests that metrics publish, in one read."""
         with self._database.read() as connection:
             return read_fleet(connection)
+
+    def borrowed_totals(self) -> tuple[BorrowedTotals, ...]:
+        """Return what the borrowed VMs of each tenant hold that has any, by name."""
+        with self._database.read() as connection:
+            return read_borrowed_totals(connection)
 
     def connections(self) -> DatabaseConnections | None:
         """Return the database server's connection limit and fuga's connections; None for SQLite."""

@@ -1,5 +1,6 @@
 """Operators' tasks: upgrade, check, back up and purge the register center, and list processes."""
 
+from registry.admin.borrowed_totals import BorrowedTotals
 from registry.admin.clock_steps import HELD, LeaseLengths
 from registry.admin.fleet import FleetCounts, FleetHost, FleetMoves
 from registry.admin.history import (
@@ -27,6 +28,7 @@ __all__ = [
     "BEAT_S",
     "HELD",
     "LATE_S",
+    "BorrowedTotals",
     "ClockStep",
     "FleetCounts",
     "FleetHost",

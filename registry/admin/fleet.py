@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Table, func, not_, select
 
 from registry.admin.backup import BACKED_UP
+from registry.admin.borrowed_totals import BorrowedTotals, read_borrowed_totals
 from registry.admin.liveness import control_lease
 from registry.db.clock import db_now
 from registry.db.ids import lowest_uuid7
@@ -42,10 +43,12 @@ from registry.lifecycle import (
     HostAdmin,
     SlotLoopState,
 )
+from registry.records.budgets import BudgetUse
 from registry.records.rounds import Accounts, Lease
 from registry.requests.rules import zone_of
 from registry.rounds.cluster_view import read_accounts
 from registry.rounds.slot_loop import slot_loop_status
+from registry.usage.budget_use import budget_use_of, read_budgets
 
 #: States with work to do; when the first two began is on the row itself.
 _BUILDING: Final = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
@@ -122,6 +125,8 @@ class FleetCounts:
     moves: FleetMoves
     reservations: Mapping[str, int]  #: open reservations by state
     reserved_short: int  #: VMs of reservations for which the last round found no room
+    budgets: tuple[BudgetUse, ...]  #: as last measured
+    borrowed: tuple[BorrowedTotals, ...]
     #: seconds until the first recently used operator token expires; None if none expires
     token_ends_in_s: float | None = None
     #: age of the newest backup by `fuga db backup`; None without one
@@ -149,6 +154,8 @@ def read_fleet(connection: Connection) -> FleetCounts:
         last_round=_last_round(connection),
         moves=_count_moves(connection, now),
         **_count_reservations(connection),
+        budgets=tuple(budget_use_of(row) for row in read_budgets(connection)),
+        borrowed=read_borrowed_totals(connection),
         token_ends_in_s=_token_ends_in_s(connection, now),
         backup_age_s=_backup_age_s(connection, now),
     )

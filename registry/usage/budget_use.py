@@ -8,7 +8,7 @@ exact at the time of its measurement, and kept with the budget: rounds read the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import ROUND_FLOOR, Decimal
@@ -18,7 +18,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, select
 
-from registry.audit.events import record_event
+from registry.audit.events import event_row, record_events
 from registry.db.bulk import update_rows
 from registry.db.schema import budgets, tenants
 from registry.records.budgets import BudgetState, BudgetUse
@@ -82,13 +82,14 @@ def month_end(month: date) -> datetime:
     return datetime.combine(next_month(month), time(), UTC)
 
 
-def read_budgets(connection: Connection, *which: ColumnElement[bool]) -> Sequence[Row[Any]]:
-    """Return the rows of budgets with the names of their owners."""
-    query = select(budgets, tenants.c.name.label("owner")).join(
-        tenants, tenants.c.id == budgets.c.tenant_id
-    )
+def read_budgets(
+    connection: Connection, *which: ColumnElement[bool], limit: int | None = None
+) -> Sequence[Row[Any]]:
+    """Return the rows of budgets with the names of their owners, in order of them."""
+    owner = (tenants.c.name.label("owner"), tenants.c.is_group)
+    query = select(budgets, *owner).join(tenants, tenants.c.id == budgets.c.tenant_id)
     return connection.execute(
-        query.where(*which).order_by(tenants.c.name, budgets.c.resource)
+        query.where(*which).order_by(tenants.c.name, budgets.c.resource).limit(limit)
     ).all()
 
 
@@ -140,8 +141,12 @@ def store_use(
     *,
     actor: str,
 ) -> None:
-    """Store what is used of budgets; record an event for each whose state changes."""
+    """Store what is used of budgets; record events of each whose state changes.
+
+    Each tenant below a group has its own event of the group's budget, as it binds the tenant.
+    """
     changes = []
+    changed: list[tuple[Row[Any], MeasuredUse, str]] = []
     for row in rows:
         use = uses[row.tenant_id, row.resource]
         state = use.state_of(row.amount, row.warn_at)
@@ -155,17 +160,31 @@ def store_use(
         }
         changes.append({"tenant_id": row.tenant_id, "resource": row.resource, **values})
         if (kind := _event_kind(row, use.month, state)) is not None:
-            data = {
-                "resource": row.resource,
-                "amount": format(row.amount, "f"),
-                "used": format(values["used"], "f"),
-                "month": f"{use.month:%Y-%m}",
-            }
-            record_event(
-                connection, use.at, actor, kind, "tenant", row.owner, tenant=row.owner, data=data
-            )
+            changed.append((row, use, kind))
     if changes:
         update_rows(connection, budgets, changes, keys=("tenant_id", "resource"))
+    if changed:
+        record_events(connection, list(_events(connection, changed, actor)))
+
+
+def _events(
+    connection: Connection, changed: Iterable[tuple[Row[Any], MeasuredUse, str]], actor: str
+) -> Iterator[dict[str, Any]]:
+    """Yield an event of each changed budget for its owner and for each tenant below."""
+    names: TenantNames | None = None
+    for row, use, kind in changed:
+        data = {
+            "resource": row.resource,
+            "amount": format(row.amount, "f"),
+            "used": format(use.in_units(use.used), "f"),
+            "month": f"{use.month:%Y-%m}",
+        }
+        yield event_row(use.at, actor, kind, "tenant", row.owner, tenant=row.owner, data=data)
+        if row.is_group:
+            names = names or TenantNames(connection)
+            for key in names.tenants_below([row.tenant_id])[row.tenant_id]:
+                name, of_group = names.name_of(key), {**data, "group": row.owner}
+                yield event_row(use.at, actor, kind, "tenant", name, tenant=name, data=of_group)
 
 
 def _event_kind(row: Row[Any], month: date, state: BudgetState) -> str | None:

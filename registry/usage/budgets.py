@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, tuple_, update
 
 from registry.audit.events import record_event
 from registry.catalogue.resources import VMS, resource_names
@@ -21,7 +21,8 @@ from registry.db.engine import Database, retry_on_rollback
 from registry.db.exact_decimal import plain_decimal
 from registry.db.locks import lock_tenants, take_advisory_lock
 from registry.db.names import check_int
-from registry.db.schema import budgets
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
+from registry.db.schema import budgets, tenants
 from registry.errors import ConflictError, InvalidError, UnknownNameError
 from registry.records.budgets import Budget, BudgetUse
 from registry.tenancy.tree import read_path, tenant_id
@@ -48,10 +49,15 @@ class Budgets:
         with self._database.read() as connection:
             return _get_budget(connection, tenant)
 
-    def list(self) -> tuple[BudgetUse, ...]:
-        """Return all budgets in order of their owners' names, with their use."""
+    def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[BudgetUse]:
+        """Return a page of budgets with their use, by their owners' names and then resources."""
+        after = []
+        if cursor is not None:
+            after = [tuple_(tenants.c.name, budgets.c.resource) > decode_cursor(cursor, str, str)]
         with self._database.read() as connection:
-            return tuple(budget_use_of(row) for row in read_budgets(connection))
+            rows = read_budgets(connection, *after, limit=check_limit(limit) + 1)
+        found = [budget_use_of(row) for row in rows]
+        return page_of(found, limit, lambda each: (each.tenant, each.resource))
 
     @retry_on_rollback
     def set(

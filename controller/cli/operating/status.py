@@ -89,6 +89,8 @@ def _print_status(found: Mapping[str, Any]) -> None:
     echo(f"{'last round':12}{number if found['last_round'] else 'none yet'}")
     if hosts := found["hosts"]:
         echo(f"{'hosts':12}{hosts['up']} of {hosts['active']} active hosts are up")
+    if borrowed := found.get("borrowed"):
+        echo(f"{'borrowed':12}{_borrowed_text(borrowed)}")
     if found["oldest_unbuilt_at"]:
         echo(
             f"{'unbuilt':12}the oldest VM has waited {time_since(found['oldest_unbuilt_at'])} for a"
@@ -109,6 +111,14 @@ def _print_status(found: Mapping[str, Any]) -> None:
         )
         print_table(columns, found["processes"], empty="")
         echo()
+
+
+def _borrowed_text(borrowed: Mapping[str, Any]) -> str:
+    """Return how many VMs are borrowed, and how many of them are due to end."""
+    text = f"{borrowed['vms']} VMs"
+    if borrowed["ending"]:
+        text += f", {borrowed['ending']} due to end, the first at {clock(borrowed['first_end_at'])}"
+    return text
 
 
 def _round_time_text(value: object) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from controller.cli.site.quotas import tenant_of_token
-from controller.session.session import Session, pass_session
+from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, print_json, print_table
@@ -26,14 +26,14 @@ TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="Tenant or
 
 
 @app.command("list")
-@pass_session
+@list_command
 def list_budgets(session: Session) -> None:
     """List all budgets with their use (operators)."""
-    found = session.api.get("budgets")
+    found = list(session.api.items("budgets"))
     if session.json:
         print_json(found)
         return
-    _print_limits(found["items"], empty="no budgets.")
+    _print_limits(found, empty="no budgets.")
 
 
 @app.command("show")

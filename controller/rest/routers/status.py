@@ -11,8 +11,14 @@ from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.health import full_disks
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, bearer
-from controller.rest.schemas.operations import HostsInView, ObservedClockStep, ProcessStatus, Status
-from registry import SlotLoopState
+from controller.rest.schemas.operations import (
+    BorrowedInStatus,
+    HostsInView,
+    ObservedClockStep,
+    ProcessStatus,
+    Status,
+)
+from registry import Registry, SlotLoopState
 from registry.admin import is_late
 from service.version import release
 
@@ -56,6 +62,7 @@ def show_status(caller: AnyCaller, registry: RegistryDep, services: ServicesDep)
             if exact
         ],
         hosts=(HostsInView.model_validate(found.hosts, from_attributes=True) if exact else None),
+        borrowed=_borrowed_in_status(registry) if exact else None,
         oldest_unbuilt_at=found.oldest_reserved_at if exact else None,
         clock_ahead_s=found.clock_ahead_s if exact else None,
         clock_step=(
@@ -63,6 +70,18 @@ def show_status(caller: AnyCaller, registry: RegistryDep, services: ServicesDep)
             if exact and found.clock_step is not None
             else None
         ),
+    )
+
+
+def _borrowed_in_status(registry: Registry) -> BorrowedInStatus | None:
+    found = registry.borrowed_totals()
+    if not found:
+        return None
+    ends = [each.first_end_at for each in found if each.first_end_at is not None]
+    return BorrowedInStatus(
+        vms=sum(each.vms for each in found),
+        ending=sum(each.ending for each in found),
+        first_end_at=min(ends, default=None),
     )
 
 

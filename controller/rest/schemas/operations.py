@@ -307,6 +307,14 @@ class ObservedClockStep(BaseModel):
     ahead_s: float = Field(description="Size of a step ahead, in seconds.")
 
 
+class BorrowedInStatus(BaseModel):
+    """The borrowed VMs of all tenants."""
+
+    vms: int
+    ending: int = Field(description="Of these, VMs whose end is announced.")
+    first_end_at: datetime | None = Field(description="The first announced end.")
+
+
 class Status(BaseModel):
     """Whether control centre, workers and monitors do their work."""
 
@@ -330,6 +338,7 @@ class Status(BaseModel):
     last_round_at: datetime | None = Field(description="Start of its slot.")
     processes: list[ProcessStatus] = Field(description="Operators only.")
     hosts: HostsInView | None = Field(description="Operators only.")
+    borrowed: BorrowedInStatus | None = Field(description="Operators only; null: there are none.")
     oldest_unbuilt_at: datetime | None = Field(
         description="Creation time of the oldest placed VM that no worker has started. Operators"
         " only."

@@ -33,6 +33,7 @@ def test_borrowed_vms_are_requested_shown_and_given_back(register: Registry, fug
     run(register, 120, decider=DecidesHere(), spot_grace_s=600)
 
     assert fuga("vms").count("running, borrowed until") == 1
+    assert "borrowed    3 VMs, 1 due to end, the first at" in fuga("status", status=1)
     assert "for a/web" in fuga("explain", "sweep")
     assert "a/web" in fuga("rounds", "show", "3")
     assert "1..4 -> 2..3" in fuga("scale", "sweep", "-n", "2..3")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
+from decimal import Decimal
 from uuid import UUID
 
 from controller.fleet_metrics import FleetCollector
@@ -31,6 +33,10 @@ def told(collector: FleetCollector) -> Samples:
         for family in collector.collect()
         for each in family.samples
     }
+
+
+def before(register: Registry) -> str:
+    return (register.now() - timedelta(seconds=10)).strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
 def collector(register: Registry, most: int = 100) -> FleetCollector:
@@ -187,6 +193,37 @@ def test_a_large_pool_is_told_by_zone_and_its_largest_tenants(register: Registry
     assert found["capacity", "", "vcpus"] == 32
     assert [name[1] for name in found if name[0] == "dominant_share"] == ["b"]
     assert [name[1] for name in found if name[0] == "tenant_vms"] == ["b"]
+
+
+def test_budgets_are_told_by_state_and_those_of_which_most_is_used(
+    register: Registry, raw: RawSql
+) -> None:
+    host, *_ = a_cluster(register)
+    (key,) = place(register, add_request(register), host).assignment_ids
+    run_vm(register, key)
+    raw.run("UPDATE assignments SET activated_at = ?, created_at = ?", *[before(register)] * 2)
+    for tenant, amount in (("a", "0.000001"), ("b", "5")):
+        register.budgets.set(tenant, {"vms": Decimal(amount)}, actor="cli")
+
+    found = told(collector(register, most=1))
+
+    assert (found["budgets", "open"], found["budgets", "spent"]) == (1, 1)
+    assert (found["budget_spent", "a", "vms"], found["budget_limit", "a", "vms"]) == (1, 0.000001)
+    assert found["budget_used", "a", "vms"] > found["budget_limit", "a", "vms"]
+    assert found["budget_used_per_hour", "a", "vms"] == 1
+    assert 0 <= found["budget_age_seconds",] < 600
+    assert not [name for name in found if name[1:2] == ("b",) and name[0].startswith("budget")]
+
+
+def test_borrowed_vms_are_told_by_tenant(register: Registry, raw: RawSql) -> None:
+    host, *_ = a_cluster(register)
+    place(register, add_request(register, 2), host, 2)
+    raw.run("UPDATE vms SET borrowed = true")
+
+    found = told(collector(register))
+
+    assert (found["borrowed_vms", "kept"], found["borrowed_vms", "ending"]) == (2, 0)
+    assert (found["tenant_borrowed_vms", "a"], found["tenant_borrowed", "a", "vcpus"]) == (2, 2)
 
 
 def test_the_database_is_read_once_in_an_interval_and_may_be_away(register: Registry) -> None:

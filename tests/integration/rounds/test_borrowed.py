@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from controller.rounds.policy_process import PolicyAnswer
 from controller.rounds.replay import replay_round
 from registry import Registry
+from registry.admin import BorrowedTotals
 from registry.errors import InvalidError
 from registry.ledger.deletion import delete_vms
 from registry.requests import MembershipRule, Request, Rules, Vm
@@ -100,6 +101,15 @@ def test_borrowed_vms_end_for_a_smaller_share_alone_and_are_not_borrowed_again(
 
     ends = ending(register, elastic)
     assert len(ends) == 4  # four each then
+    assert register.borrowed_totals() == (
+        BorrowedTotals(
+            tenant="b",
+            vms=6,
+            ending=4,
+            first_end_at=ends[0].ends_at,
+            amounts={"vcpus": 6, "memory_mib": 6 * 1024, "disk_gib": 90},
+        ),
+    )
     assert all(vm.borrowed for vm in ends)
     assert {vm.ending_for for vm in ends} == {"a/web"}
     assert replay_round(register, told.number).identical

@@ -54,7 +54,7 @@ class Site:
     def measure(self, hours: int) -> BudgetUse:
         self.now = BEGIN + hours * HOUR
         self.registry.budgets.measure()
-        return self.registry.budgets.list()[0]
+        return self.registry.budgets.list().items[0]
 
     def kinds(self) -> list[str]:
         found = self.registry.events.list()
@@ -117,6 +117,30 @@ def test_a_group_has_one_budget_for_all_below_it(site: Site) -> None:
     assert {view.id: view.shut_out for view in site.waiting()}[free.id] is False
     assert sum(view.shut_out for view in site.waiting()) == 1
     assert [each.tenant for each in site.registry.budgets.get("b").limits] == ["research"]
+    events = {
+        tenant: [(each.subject_id, each.data.get("group")) for each in found]
+        for tenant in ("research", "a", "b", "c")
+        if (found := site.registry.events.list(tenant=tenant, kind="budget_spent"))
+    }
+    assert events == {
+        "research": [("research", None)], "a": [("a", "research")], "b": [("b", "research")]
+    }  # fmt: skip
+
+
+def test_budgets_are_listed_in_pages(site: Site) -> None:
+    add_tenant(site.registry, "b.c")
+    site.set("b.c", vcpus="1", vms="2")
+    site.set(vcpus="3", memory_mib="4")
+
+    first = site.registry.budgets.list(limit=3)
+    last = site.registry.budgets.list(limit=3, cursor=first.next)
+
+    assert [(each.tenant, each.resource) for each in (*first.items, *last.items)] == [
+        ("a", "memory_mib"), ("a", "vcpus"), ("b.c", "vcpus"), ("b.c", "vms")
+    ]  # fmt: skip
+    assert (len(first.items), last.next) == (3, None)
+    with pytest.raises(InvalidError, match="cursor"):
+        site.registry.budgets.list(cursor="x")
 
 
 def test_costs_are_those_of_usage_and_follow_the_prices(site: Site) -> None:
@@ -174,7 +198,7 @@ def test_bad_budgets_are_refused(site: Site) -> None:
         site.set(vcpus="-1")
     with pytest.raises(InvalidError):
         site.set(vcpus="1", warn_at=0)
-    assert site.registry.budgets.list() == ()
+    assert site.registry.budgets.list().items == ()
 
 
 def test_setting_the_same_again_is_no_event_and_none_removes(site: Site) -> None:
@@ -184,7 +208,7 @@ def test_setting_the_same_again_is_no_event_and_none_removes(site: Site) -> None
 
     site.set(vcpus=None)
 
-    assert site.registry.budgets.list() == ()
+    assert site.registry.budgets.list().items == ()
     assert site.kinds() == ["budget_set", "budget_set"]
 
 
@@ -198,4 +222,4 @@ def test_the_control_centre_that_leads_measures(site: Site) -> None:
     assert meter.measure() == 0
     leads[0] = True
     assert meter.measure() == 1
-    assert site.registry.budgets.list()[0].state == "spent"
+    assert site.registry.budgets.list().items[0].state == "spent"

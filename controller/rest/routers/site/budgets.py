@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated
 
-from fastapi import APIRouter, Security
-from pydantic import BaseModel, Field, StringConstraints
+from fastapi import APIRouter, Query, Security
+from pydantic import Field, StringConstraints
 
 from controller.rest.dependencies import RegistryDep
 from controller.rest.etags import ETagDep
@@ -14,8 +14,9 @@ from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Operator, bearer
 from controller.rest.pages.openapi import problem_responses
 from controller.rest.problems import patterns
-from controller.rest.schemas.values import Input, Name
+from controller.rest.schemas.values import Input, Name, PageOf, PageQuery
 from registry import NotFoundError
+from registry.db import Page
 from registry.usage import Budget, BudgetUse
 
 router = APIRouter(tags=["tenants"], dependencies=[Security(bearer)], route_class=BoundedRoute)
@@ -38,16 +39,12 @@ class BudgetChange(Input):
     )
 
 
-class BudgetList(BaseModel):
-    """All budgets, by the names of their owners."""
-
-    items: list[BudgetUse]
-
-
-@router.get("/budgets", response_model=BudgetList, responses=problem_responses(403))
-def list_budgets(caller: Operator, registry: RegistryDep) -> dict[str, object]:
-    """List the budgets of all tenants and groups, with their use as last measured."""
-    return {"items": list(registry.budgets.list())}
+@router.get("/budgets", response_model=PageOf[BudgetUse], responses=problem_responses(403))
+def list_budgets(
+    query: Annotated[PageQuery, Query()], caller: Operator, registry: RegistryDep
+) -> Page[BudgetUse]:
+    """List the budgets of all tenants and groups by name, with their use as last measured."""
+    return registry.budgets.list(limit=query.limit, cursor=query.cursor)
 
 
 @router.get("/tenants/{name}/budget", response_model=Budget, responses=problem_responses(404))
