@@ -7,8 +7,7 @@ exact at the time of its measurement, and kept with the budget: rounds read the 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import ROUND_FLOOR, Decimal
@@ -22,20 +21,16 @@ from registry.audit.events import event_row, record_events
 from registry.db.bulk import update_rows
 from registry.db.schema import budgets, tenants
 from registry.records.budgets import BudgetState, BudgetUse
-from registry.usage.borrowed_times import BORROWED
-from registry.usage.costs import line_cost
+from registry.usage.budget_amounts import COST, read_amounts
 from registry.usage.daily_usage import next_month
 from registry.usage.holding_times import SECOND, to_microseconds
 from registry.usage.period_sums import Period
 from registry.usage.prices import read_currency
 from registry.usage.tenant_names import TenantNames
-from registry.usage.usage import month_period, read_lines
+from registry.usage.usage import month_period
 
-COST: Final = "cost"  #: the name under which a budget is of costs
 _HOUR: Final = 3600 * SECOND
 _PLACES: Final = Decimal("0.000001")
-#: Tenants and resources, or costs, with amounts: unit microseconds, or minor units.
-_Amounts = Counter[tuple[UUID, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,54 +88,54 @@ def read_budgets(
     ).all()
 
 
-def measure(
+#: What is used of budgets, by owner and resource.
+Uses = Mapping[tuple[UUID, str], MeasuredUse]
+
+
+def read_uses(
     connection: Connection, rows: Iterable[Row[Any]], now: datetime
-) -> Mapping[tuple[UUID, str], MeasuredUse]:
-    """Return the use of budgets in the present month, by owner and resource."""
-    names, month = TenantNames(connection), month_of(now)
+) -> Callable[[], Uses]:
+    """Read what is used of budgets in the present month; the returned function adds it up.
+
+    Sites with many budgets end their transaction before they call it.
+    """
+    month = month_of(now)
     keys = [(row.tenant_id, row.resource) for row in rows]
-    owners = {owner for owner, _ in keys}
-    members = names.tenants_below(owners)
-    wanted = sorted({member for of_owner in members.values() for member in of_owner})
+    members = TenantNames(connection).tenants_below({owner for owner, _ in keys})
+    wanted = {member for of_owner in members.values() for member in of_owner}
     currency = read_currency(connection)
     minor_digits = 0 if currency is None else currency.minor_digits
     at = to_microseconds(now)
+    periods = (Period(month_period(month).since, at), Period(at, at + _HOUR))
+    read = read_amounts(connection, periods, wanted, minor_digits)
 
-    def amounts_in(period: Period) -> _Amounts:
-        amounts: _Amounts = Counter()
-        if period.since == period.until or not wanted:
-            return amounts
-        # Beyond half of all tenants it takes less time to read all.
-        some = None if 2 * len(wanted) > names.count() else wanted
-        for line, _, charged in read_lines(connection, [period], keys=some).items():
-            # A budget limits what borrowed VMs take, too.
-            amounts[line.tenant_id, line.resource.removeprefix(BORROWED)] += charged
-            if line.version is not None and line.version.price is not None:
-                cost = line_cost(charged, line.version.price, minor_digits)
-                amounts[line.tenant_id, COST] += cost
-        return amounts
-
-    used = amounts_in(Period(month_period(month).since, at))
-    further = amounts_in(Period(at, at + _HOUR))
-    return {
-        (owner, resource): MeasuredUse(
-            month=month,
-            at=now,
-            used=sum(used[member, resource] for member in members[owner]),
-            next_hour=sum(further[member, resource] for member in members[owner]),
-            unit=10**minor_digits if resource == COST else _HOUR,
+    def add_up() -> Uses:
+        used, next_hour = (
+            {
+                (owner, resource): sum(
+                    amounts[member].get(resource, 0)
+                    for member in members[owner]
+                    if member in amounts
+                )
+                for owner, resource in keys
+            }
+            for amounts in read()
         )
-        for owner, resource in keys
-    }
+        return {
+            key: MeasuredUse(
+                month=month,
+                at=now,
+                used=used[key],
+                next_hour=next_hour[key],
+                unit=10**minor_digits if key[1] == COST else _HOUR,
+            )
+            for key in keys
+        }
+
+    return add_up
 
 
-def store_use(
-    connection: Connection,
-    rows: Iterable[Row[Any]],
-    uses: Mapping[tuple[UUID, str], MeasuredUse],
-    *,
-    actor: str,
-) -> None:
+def store_use(connection: Connection, rows: Iterable[Row[Any]], uses: Uses, *, actor: str) -> None:
     """Store what is used of budgets; record events of each whose state changes.
 
     Each tenant below a group has its own event of the group's budget, as it binds the tenant.

@@ -26,7 +26,7 @@ from registry.db.schema import budgets, tenants
 from registry.errors import ConflictError, InvalidError, UnknownNameError
 from registry.records.budgets import Budget, BudgetUse
 from registry.tenancy.tree import read_path, tenant_id
-from registry.usage.budget_use import COST, budget_use_of, measure, read_budgets, store_use
+from registry.usage.budget_use import COST, budget_use_of, read_budgets, read_uses, store_use
 from registry.usage.prices import read_currency
 
 MAX_AMOUNT: Final = Decimal(1_000_000_000_000)
@@ -119,7 +119,7 @@ class Budgets:
                     connection, now, actor, "budget_set", "tenant", tenant, tenant=tenant, data=data
                 )
                 rows = read_budgets(connection, mine)
-                store_use(connection, rows, measure(connection, rows, now), actor=_MEASURER)
+                store_use(connection, rows, read_uses(connection, rows, now)(), actor=_MEASURER)
             return _get_budget(connection, tenant)
 
     @retry_on_rollback
@@ -133,7 +133,8 @@ class Budgets:
             seen = read_budgets(connection)
             if not seen:
                 return 0
-            uses = measure(connection, seen, earlier_time(db_now(connection), by))
+            add_up = read_uses(connection, seen, earlier_time(db_now(connection), by))
+        uses = add_up()
         with self._database.write() as connection:
             take_advisory_lock(connection, _BUDGETS)
             measured = set(seen)

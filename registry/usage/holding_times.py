@@ -61,11 +61,17 @@ def seconds(microseconds: int) -> Decimal:
 
 
 _LATER: Final = assignments.alias("later")
-_NEXT_ACTIVATION: Final = (
-    select(func.min(MicrosecondsOf(_LATER.c.activated_at)))
-    .where(_LATER.c.vm_id == assignments.c.vm_id, _LATER.c.generation > assignments.c.generation)
-    .correlate(assignments)
-    .scalar_subquery()
+#: The newest assignment of a VM, as most are, has none after it: nothing is looked up.
+_NEXT_ACTIVATION: Final = case(
+    (
+        assignments.c.generation < vms.c.generation,
+        select(func.min(MicrosecondsOf(_LATER.c.activated_at)))
+        .where(
+            _LATER.c.vm_id == assignments.c.vm_id, _LATER.c.generation > assignments.c.generation
+        )
+        .correlate(assignments)
+        .scalar_subquery(),
+    )
 )
 
 #: Conditions with literals, so that partial indexes serve them.

@@ -206,8 +206,8 @@ def _spans(times: Any, since: ColumnElement[int], until: ColumnElement[int]) -> 
         times.c.tenant_id,
         times.c.vm_type_id,
         times.c.label,
-        _overlap(times.c.held_from, times.c.held_until, since, until).label("held"),
-        _overlap(times.c.charged_from, charged_until(times), since, until).label("charged"),
+        overlap(times.c.held_from, times.c.held_until, since, until).label("held"),
+        overlap(times.c.charged_from, charged_until(times), since, until).label("charged"),
     )
 
 
@@ -239,7 +239,7 @@ def _sums_of(spans: Any, resource: ColumnElement[str], amount: ColumnElement[int
     )
 
 
-def _overlap(
+def overlap(
     start: ColumnElement[int],
     end: ColumnElement[int],
     since: ColumnElement[int],

@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, and_, select
 
 from registry.db.bulk import chunks
 from registry.db.clock import db_now, earlier_time
+from registry.db.dialect import turn_off_jit
 from registry.db.engine import Database, retry_on_rollback
 from registry.db.schema import assignments
 from registry.errors import InvalidError
@@ -142,10 +143,11 @@ def read_lines(
     label: str | None = None,
 ) -> UsageLines:
     """Return the lines of some tenants, or of all, in periods."""
+    turn_off_jit(connection)
     book = PriceBook(read_prices(connection))
     lines = UsageLines(book, read_type_names(connection))
     for period in periods:
-        for part in _parts(period, book.change_days()):
+        for part in split_period(period, book.change_days()):
             sums: PeriodSums = defaultdict(lambda: [0, 0])
             for some in (None,) if keys is None else chunks(keys):
                 read_sums(connection, sums, part, some, label)
@@ -158,7 +160,7 @@ def month_period(month: date) -> Period:
     return Period(to_number(month) * DAY, to_number(next_month(month)) * DAY)
 
 
-def _parts(period: Period, changes: Sequence[date]) -> Iterator[Period]:
+def split_period(period: Period, changes: Sequence[date]) -> Iterator[Period]:
     """Yield the parts of a period in which no price changes, and which lie in one month.
 
     Before the first price there is one part.

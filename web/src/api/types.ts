@@ -3,6 +3,8 @@ import type { components } from "./generated";
 
 type Schemas = components["schemas"];
 export type AuditEntry = Schemas["AuditEntry"];
+export type Budget = Schemas["Budget"];
+export type BudgetUse = Schemas["BudgetUse"];
 export type Capacity = Schemas["Capacity"];
 export type CapacityPoint = Schemas["CapacityPoint"];
 export type CapacityTrend = Schemas["CapacityTrend"];

@@ -6,6 +6,7 @@ import type { Counts, Quota, Request, RequestExplanation, RoundSummary, TenantSh
 import { Bar, Command, Loading, Panel, ProblemMessage, State } from "../parts/basics";
 import { type Line, Steps } from "../parts/steps";
 import { to } from "../route";
+import { SiteBudgets, TenantBudgets } from "./budgets";
 import { age, amount, count, duration, noun, percent, waitsFor } from "../words";
 
 /** Hundreds of rows for a line, or a sum of all there are: not at each event. */
@@ -23,6 +24,7 @@ export function Overview() {
         {tenant && <OverTime tenant={tenant} shares={shares.data?.items ?? null} />}
         <Shares shares={shares} />
         {tenant && <Quotas tenant={tenant} />}
+        {tenant ? <TenantBudgets tenant={tenant} /> : <SiteBudgets />}
         <Waits counts={counts} />
         <Runs counts={counts} />
       </div>
