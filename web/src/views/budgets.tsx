@@ -2,7 +2,7 @@
 import { type Live, useLive, useRows } from "../api/live";
 import type { Budget, BudgetUse } from "../api/types";
 import { Bar, Command, Loading, Panel, ProblemMessage, State } from "../parts/basics";
-import { decimals, moment, noun } from "../words";
+import { decimals, moment, unitName } from "../words";
 
 const DRAWN = 8;
 /** Budgets are measured each minute. */
@@ -86,9 +86,7 @@ const short = (value: string): string => decimals(Number(value), Number(value) >
 
 function subject(budget: BudgetUse, currency: string | null): string {
   if (budget.resource === "cost") return currency === null ? "cost" : `cost in ${currency}`;
-  return budget.resource.endsWith("_mib") || budget.resource.endsWith("_gib")
-    ? `${noun(budget.resource)} (${budget.resource.slice(-3)} hours)`
-    : `${noun(budget.resource)} hours`;
+  return `${unitName(budget.resource)} hours`;
 }
 
 /** What will be used in the month if nothing changes, and when the budget ends. */

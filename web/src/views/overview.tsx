@@ -6,8 +6,8 @@ import type { Counts, Quota, Request, RequestExplanation, RoundSummary, TenantSh
 import { Bar, Command, Loading, Panel, ProblemMessage, State } from "../parts/basics";
 import { type Line, Steps } from "../parts/steps";
 import { to } from "../route";
-import { SiteBudgets, TenantBudgets } from "./budgets";
 import { age, amount, count, duration, noun, percent, waitsFor } from "../words";
+import { SiteBudgets, TenantBudgets } from "./budgets";
 
 /** Hundreds of rows for a line, or a sum of all there are: not at each event. */
 const LISTED_EVERY_MS = 15_000;
