@@ -26,7 +26,8 @@ from registry.db.schema import budgets, tenants
 from registry.errors import ConflictError, InvalidError, UnknownNameError
 from registry.records.budgets import Budget, BudgetUse
 from registry.tenancy.tree import read_path, tenant_id
-from registry.usage.budget_use import COST, budget_use_of, read_budgets, read_uses, store_use
+from registry.usage.budget_amounts import COST
+from registry.usage.budget_use import budget_use_of, read_budgets, read_uses, store_use
 from registry.usage.prices import read_currency
 
 MAX_AMOUNT: Final = Decimal(1_000_000_000_000)

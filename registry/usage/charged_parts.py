@@ -64,7 +64,9 @@ def has_sums_since(connection: Connection, day: int, keys: Collection[UUID]) -> 
     """Return whether daily sums of a day or of a later one have any usage of tenants."""
     for some in chunks(sorted(keys)):
         of_them = is_any_of(connection, daily_usage.c.tenant_id, some)
-        query = select(literal_column("1")).where(of_them, daily_usage.c.day >= to_day(day))
+        query: Select[Any] = select(literal_column("1")).where(
+            of_them, daily_usage.c.day >= to_day(day)
+        )
         if connection.execute(query.limit(1)).first() is not None:
             return True
     return False

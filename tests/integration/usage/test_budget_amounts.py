@@ -15,6 +15,7 @@ from registry.db.schema import tenants
 from registry.usage import budget_amounts
 from registry.usage.budget_amounts import COST, Amounts, amounts_of_lines, read_amounts
 from registry.usage.budget_use import month_of
+from registry.usage.charged_parts import read_charged
 from registry.usage.holding_times import SECOND, to_microseconds
 from registry.usage.period_sums import Period
 from registry.usage.usage import month_period
@@ -71,7 +72,7 @@ def test_both_forms_have_the_same_sums_at_any_time(
                 drawn = site.draw.choice(("0.02", "0.000000000000001", "1234.5", "0"))
                 set_price(register, resource, drawn, MARCH + timedelta(days=day), vm_type)
     fast: list[int] = []
-    read = budget_amounts.read_charged
+    read = read_charged
     monkeypatch.setattr(
         budget_amounts, "read_charged", lambda *given: fast.append(1) or read(*given)
     )
