@@ -49,6 +49,7 @@ ON_BOTH_DATABASES: Final = {
     "registry/tenancy/quota_use.py": ("tests/integration/registry/test_quotas.py",),
     "registry/usage/daily_usage.py": ("tests/integration/usage/test_usage.py",),
     "registry/usage/charged_parts.py": ("tests/integration/usage/test_budget_amounts.py",),
+    "registry/usage/usage.py": ("tests/integration/usage/test_usage.py",),
 }
 _BOTH: Final = {each for tests in ON_BOTH_DATABASES.values() for each in tests}
 #: A module of tests that imports one of these tries locks and races, which differ by database too.
