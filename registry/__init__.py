@@ -63,6 +63,8 @@ from registry.lifecycle import (
     VmObserved,
     VmObservedEvent,
     VmState,
+    VolumeEvent,
+    VolumeState,
 )
 
 __all__ = [
@@ -125,6 +127,8 @@ __all__ = [
     "VmObserved",
     "VmObservedEvent",
     "VmState",
+    "VolumeEvent",
+    "VolumeState",
     "quote_value",
     "upgrade",
 ]

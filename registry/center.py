@@ -70,6 +70,7 @@ from registry.tasks.image_copies import ImageCopyTasks
 from registry.tasks.image_imports import ImageImports
 from registry.tasks.move_steps import MoveSteps
 from registry.tasks.power_steps import PowerSteps
+from registry.tasks.volume_steps import VolumeSteps
 from registry.tenancy.logins import Logins
 from registry.tenancy.quotas import Quotas
 from registry.tenancy.ssh_keys import SshKeys
@@ -79,6 +80,7 @@ from registry.usage.budgets import Budgets
 from registry.usage.closed_months import ClosedMonths
 from registry.usage.prices import Prices
 from registry.usage.usage import UsageSums
+from registry.volumes.volumes import Volumes
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +117,14 @@ class Registry:
         self.image_imports = ImageImports(database)
         self.tenants = Tenants(database)
         self.ssh_keys = SshKeys(database)
-        self.networks = Networks(database)
-        self.quotas = Quotas(database)
+        self.networks, self.quotas = Networks(database), Quotas(database)
         self.requests = Requests(database)
         self.reservations = Reservations(database)
         self.vms = Vms(database)
         self.vm_groups = VmGroups(database)
         self.assignments = Assignments(database)
         self.power = PowerSteps(database)
+        self.volumes, self.volume_steps = Volumes(database), VolumeSteps(database)
         self.moves = Moves(database)
         self.plans = Plans(database)
         self.room_plans = RoomPlans(database)

@@ -1,4 +1,4 @@
-"""State machines of request, VM, power, assignment and host: one table each, and no SQL.
+"""State machines of requests, VMs, volumes, hosts and others: one table each, and no SQL.
 
 Two events may cross (a VM is deleted while it is being created); the table has a row for each
 crossing. A transition without a row is illegal.
@@ -392,6 +392,36 @@ class CopyEvent(StrEnum):
     IMAGE_REMOVED = "image_removed"
 
 
+class VolumeState(StrEnum):
+    """Where a volume is: its file on a host, and its disk in a guest."""
+
+    UNPLACED = "unplaced"  #: no host has its file; its first attachment makes it
+    CREATING = "creating"
+    ATTACHING = "attaching"
+    ATTACHED = "attached"
+    DETACHING = "detaching"
+    AVAILABLE = "available"  #: its file is on a host, and no VM has it
+    WITHDRAWING = "withdrawing"  #: its file, which no guest ever had, is deleted
+    REMOVING = "removing"
+    REMOVED = "removed"
+
+
+class VolumeEvent(StrEnum):
+    """An event that changes the state of a volume."""
+
+    ATTACH_REQUESTED = "attach_requested"
+    CREATED = "created"
+    ATTACHED = "attached"
+    ATTACH_FAILED = "attach_failed"  #: the host refused too often
+    DETACH_REQUESTED = "detach_requested"
+    DETACHED = "detached"
+    UNANSWERED = "unanswered"  #: the guest did not release the disk in time, so it keeps it
+    WITHDRAWN = "withdrawn"
+    VM_GONE = "vm_gone"  #: no domain of the VM's assignment exists any more
+    REMOVE_REQUESTED = "remove_requested"
+    ABSENT = "absent"
+
+
 class SlotLoopState(StrEnum):
     """Whether slots are decided, or the slot loop is paused."""
 
@@ -690,6 +720,39 @@ COPY_TRANSITIONS: Final = _transition_table(
     },
 )
 
+VOLUME_TRANSITIONS: Final = _transition_table(
+    VolumeState,
+    VolumeEvent,
+    lambda s, e: {
+        s.UNPLACED: {e.ATTACH_REQUESTED: s.CREATING, e.REMOVE_REQUESTED: s.REMOVED},
+        # No guest had the file: without an attachment it is of no use on this host.
+        s.CREATING: {
+            e.CREATED: s.ATTACHING,
+            e.ATTACH_FAILED: s.WITHDRAWING,
+            e.DETACH_REQUESTED: s.WITHDRAWING,
+            e.VM_GONE: s.WITHDRAWING,
+        },
+        # The guest may have the disk already, so it is detached like another.
+        s.ATTACHING: {
+            e.ATTACHED: s.ATTACHED,
+            e.ATTACH_FAILED: s.DETACHING,
+            e.DETACH_REQUESTED: s.DETACHING,
+            e.VM_GONE: s.AVAILABLE,
+        },
+        s.ATTACHED: {e.DETACH_REQUESTED: s.DETACHING, e.VM_GONE: s.AVAILABLE},
+        # The definition has lost the disk by then: attaching it again completes it.
+        s.DETACHING: {
+            e.DETACHED: s.AVAILABLE,
+            e.UNANSWERED: s.ATTACHING,
+            e.DETACH_REQUESTED: s.DETACHING,
+            e.VM_GONE: s.AVAILABLE,
+        },
+        s.AVAILABLE: {e.ATTACH_REQUESTED: s.ATTACHING, e.REMOVE_REQUESTED: s.REMOVING},
+        s.WITHDRAWING: {e.WITHDRAWN: s.UNPLACED},
+        s.REMOVING: {e.ABSENT: s.REMOVED},
+    },
+)
+
 CONSOLE_TRANSITIONS: Final = _transition_table(
     ConsoleState,
     ConsoleEvent,
@@ -705,6 +768,15 @@ SLOT_LOOP_TRANSITIONS: Final = _transition_table(
     lambda s, e: {s.RUNNING: {e.PAUSE: s.PAUSED}, s.PAUSED: {e.RESUME: s.RUNNING}},
 )
 
+#: States of volumes that a VM has, or is about to have or to lose.
+WITH_VM: Final = (
+    VolumeState.CREATING,
+    VolumeState.ATTACHING,
+    VolumeState.ATTACHED,
+    VolumeState.DETACHING,
+)
+#: States of volumes without a file on any host.
+WITHOUT_FILE: Final = (VolumeState.UNPLACED, VolumeState.REMOVED)
 #: States of moves that are not over.
 OPEN_MOVES: Final = (MoveState.PENDING, MoveState.MOVING)
 #: States of requests whose VMs may wait for a place.

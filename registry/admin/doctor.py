@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Select, and_, func, or_, select
+from sqlalchemy import Connection, Select, and_, case, func, or_, select
 
 from registry.admin.clock_steps import current_step_ahead
 from registry.admin.references import (
@@ -41,6 +41,7 @@ from registry.db.schema import (
     unreleased,
     vm_groups,
     vms,
+    volumes,
 )
 from registry.hosts.validation import fence_target_key
 from registry.ledger.request_progress import request_event, vm_tally_query
@@ -138,7 +139,13 @@ def _check_triggers(connection: Connection) -> Iterator[str]:
 
 
 def _check_committed(connection: Connection) -> Iterator[str]:
-    """Check that each host's committed amounts are the sums of its unreleased assignments."""
+    """Check that each host's committed amounts are the sums of its assignments and volumes."""
+    of_volumes = (
+        select(volumes.c.host_id, func.sum(volumes.c.size_gib).label("size_gib"))
+        .where(volumes.c.host_id.is_not(None))
+        .group_by(volumes.c.host_id)
+        .subquery()
+    )
     held = (
         select(
             assignment_resources.c.host_id,
@@ -151,8 +158,12 @@ def _check_committed(connection: Connection) -> Iterator[str]:
         .group_by(assignment_resources.c.host_id, assignment_resources.c.resource)
         .subquery()
     )
+    on_disk = case((inventories.c.resource == "disk_gib", of_volumes.c.size_gib))
+    amount = func.coalesce(held.c.amount, 0) + func.coalesce(on_disk, 0)
     query = (
-        select(hosts.c.name, inventories.c.resource, inventories.c.committed, held.c.amount)
+        select(
+            hosts.c.name, inventories.c.resource, inventories.c.committed, amount.label("amount")
+        )
         .select_from(inventories)
         .join(hosts, hosts.c.id == inventories.c.host_id)
         .outerjoin(
@@ -161,13 +172,14 @@ def _check_committed(connection: Connection) -> Iterator[str]:
                 held.c.host_id == inventories.c.host_id, held.c.resource == inventories.c.resource
             ),
         )
-        .where(inventories.c.committed != func.coalesce(held.c.amount, 0))
+        .outerjoin(of_volumes, of_volumes.c.host_id == inventories.c.host_id)
+        .where(inventories.c.committed != amount)
         .order_by(hosts.c.name, inventories.c.resource)
     )
     for row in connection.execute(query):
         yield (
             f"host {row.name}: committed {row.resource} is {row.committed},"
-            f" its assignments hold {row.amount or 0}"
+            f" its assignments and volumes hold {row.amount}"
         )
 
 

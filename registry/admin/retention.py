@@ -40,6 +40,7 @@ from registry.db.schema import (
     shadow_rounds,
     tokens,
     vms,
+    volumes,
 )
 from registry.lifecycle import FINISHED, OPEN_RESERVATIONS, AssignmentState, PlanState
 from registry.records.rounds import Lease
@@ -59,7 +60,8 @@ class Periods:
     """How long each kind of history is kept."""
 
     inputs_days: int = 7  #: inputs and outcomes of rounds, which replays need
-    #: rounds with their shadows, plans, moves, reservations, and assignments of deleted VMs
+    #: rounds with their shadows, plans, moves, reservations, removed volumes, and assignments of
+    #: deleted VMs
     rounds_days: int = 400
     events_months: int = 13  #: whole calendar months (UTC), in addition to the present one
     audit_months: int = 13  #: the same, of calls that could change something
@@ -84,6 +86,7 @@ class PurgeCounts:
     rolls: int = 0
     reservations: int = 0
     moves: int = 0
+    volumes: int = 0
     links: int = 0
     capacity_days: int = 0
     login_codes: int = 0
@@ -239,6 +242,9 @@ def _due_queries(
             ~exists().where(plan_moves.c.move_id == moves.c.id),
         )
         .order_by(moves.c.id),
+        "volumes": select(volumes.c.id)
+        .where(volumes.c.removed_at < rounds_end)
+        .order_by(volumes.c.id),
         "events": select(events.c.id)
         .where(
             events.c.id < _first_key_since(connection, events.c.id, events.c.at, events_end),
@@ -332,6 +338,7 @@ _KEYS: Final[Mapping[str, Sequence[Column[Any]]]] = {
     "rolls": (roll_hosts.c.roll_id, rolls.c.id),
     "reservations": (reservations.c.id,),
     "moves": (moves.c.id,),
+    "volumes": (volumes.c.id,),
     "events": (events.c.id,),
     "audit": (audit.c.id,),
     "capacity_days": (capacity_days.c.day,),

@@ -29,6 +29,7 @@ from registry.lifecycle import (
     SPOT_TRANSITIONS,
     VM_DESIRED_TRANSITIONS,
     VM_OBSERVED_TRANSITIONS,
+    VOLUME_TRANSITIONS,
     WHAT_IF_TRANSITIONS,
     AssignmentEvent,
     AssignmentState,
@@ -64,6 +65,8 @@ from registry.lifecycle import (
     VmDesiredEvent,
     VmObserved,
     VmObservedEvent,
+    VolumeEvent,
+    VolumeState,
     WhatIfEvent,
     WhatIfState,
     next_state,
@@ -218,6 +221,9 @@ VM_DESIRED: Final[StateMachine[VmDesired, VmDesiredEvent]] = StateMachine(
 VM_OBSERVED: Final[StateMachine[VmObserved, VmObservedEvent]] = StateMachine(
     "vm_observed", "vm", VmObserved, VM_OBSERVED_TRANSITIONS
 )
+VOLUME: Final[StateMachine[VolumeState, VolumeEvent]] = StateMachine(
+    "volume_state", "volume", VolumeState, VOLUME_TRANSITIONS
+)
 WHAT_IF: Final[StateMachine[WhatIfState, WhatIfEvent]] = StateMachine(
     "what_if_state", "what_if", WhatIfState, WHAT_IF_TRANSITIONS
 )
@@ -239,5 +245,6 @@ MACHINES: Final = (
     SPOT,
     VM_DESIRED,
     VM_OBSERVED,
+    VOLUME,
     WHAT_IF,
 )

@@ -1,6 +1,6 @@
 """Row locks of writers, and their order.
 
-The order: tenants, hosts, groups of VMs, VMs, assignments, inventories, requests.
+The order: tenants, hosts, groups of VMs, VMs, assignments, volumes, inventories, requests.
 
 SQLite has one writer at a time. On PostgreSQL a statement sees what was
 committed before it began, so a writer decides in three steps: lock the
@@ -12,6 +12,7 @@ ones as they were.
 - Requesting or placing VMs locks the tenant and the groups above it that have quotas.
 - Changing an assignment's state locks its VM, or its host while the assignment is unclaimed.
 - Changing a host's inventory locks the host.
+- Attaching a volume locks the VM and its host, and each change of a volume its host.
 
 The ledger's triggers lock inventories, and `progress.recompute_states` locks requests. Rows of one
 table are locked in the order of their keys. A writer that breaks the order (a person at a SQL

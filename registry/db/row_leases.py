@@ -26,6 +26,7 @@ from registry.db.schema import (
     leftovers,
     moves,
     power_actions,
+    volumes,
 )
 from registry.errors import ClaimLostError
 
@@ -147,3 +148,4 @@ IMPORTS: Final = RowLease(images, "image")
 LEFTOVERS: Final = RowLease(leftovers, "leftover")
 MOVES: Final = RowLease(moves, "move")
 POWER: Final = RowLease(power_actions, "the power of VM")
+VOLUMES: Final = RowLease(volumes, "volume")

@@ -40,6 +40,8 @@ from registry.db.clock import UtcDateTime
 from registry.db.exact_decimal import ExactDecimal
 from registry.lifecycle import (
     FINISHED,
+    WITH_VM,
+    WITHOUT_FILE,
     AssignmentState,
     ConsoleState,
     CopyState,
@@ -57,6 +59,7 @@ from registry.lifecycle import (
     SlotLoopState,
     VmDesired,
     VmObserved,
+    VolumeState,
     WhatIfState,
 )
 
@@ -81,10 +84,14 @@ UsageName = String(63).with_variant(String(72, collation="C"), "postgresql")
 State = String(20)
 
 
+def _listed(states: Iterable[StrEnum]) -> str:
+    """Return states as a list in SQL, in parentheses."""
+    return "({})".format(", ".join(f"'{state.value}'" for state in states))
+
+
 def _state_check(column: str, states: Iterable[StrEnum]) -> CheckConstraint:
     """Return the constraint that a column has one of the states of an enumeration."""
-    listed = ", ".join(f"'{state.value}'" for state in states)
-    return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_known")
+    return CheckConstraint(f"{column} IN {_listed(states)}", name=f"{column}_known")
 
 
 def _partial_index(condition: str) -> dict[str, Any]:
@@ -95,8 +102,7 @@ def _partial_index(condition: str) -> dict[str, Any]:
 
 def _index_unless(states: Iterable[StrEnum], column: str) -> dict[str, Any]:
     """Return an index's arguments that leave out rows in these states."""
-    listed = ", ".join(f"'{state.value}'" for state in states)
-    return _partial_index(f"{column} NOT IN ({listed})")
+    return _partial_index(f"{column} NOT IN {_listed(states)}")
 
 
 def _trigger_checked_key(columns: list[str], of: list[str]) -> ForeignKeyConstraint:
@@ -974,6 +980,55 @@ preserved_disks = Table(
     Column("disk_generation", Integer, nullable=False),
     Column("kept_at", UtcDateTime, nullable=False),
     Index(None, "disk_of"),
+)
+
+# Disks that outlive VMs: while a worker has to change one, the row is its message. What a volume
+# holds on its host, the ledger's triggers add to what is committed there.
+volumes = Table(
+    "volumes",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
+    Column("name", Name, nullable=False),
+    Column("size_gib", BigInteger, nullable=False),
+    Column("state", State, nullable=False),
+    # Whose pool has the file; null: none.
+    Column("host_id", Uuid, ForeignKey("hosts.id")),
+    Column("vm_id", Uuid, ForeignKey("vms.id")),
+    Column("assignment_id", Uuid, ForeignKey("assignments.id")),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("last_error", Text),
+    # Until when a guest may take to release the disk.
+    Column("detach_until", UtcDateTime),
+    Column("due_at", UtcDateTime, nullable=False),
+    Column("sent_at", UtcDateTime),
+    Column("lease_token", Uuid),
+    Column("lease_owner", Text),
+    Column("lease_until", UtcDateTime),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("removed_at", UtcDateTime),
+    _state_check("state", VolumeState),
+    CheckConstraint("size_gib >= 1", name="size_positive"),
+    CheckConstraint(
+        f"(host_id IS NULL) = (state IN {_listed(WITHOUT_FILE)})", name="host_has_file"
+    ),
+    CheckConstraint(
+        f"(assignment_id IS NOT NULL) = (state IN {_listed(WITH_VM)})", name="vm_attached"
+    ),
+    CheckConstraint("(vm_id IS NULL) = (assignment_id IS NULL)", name="vm_placed"),
+    CheckConstraint("(removed_at IS NOT NULL) = (state = 'removed')", name="end_known"),
+    Index(
+        "uq_volumes_tenant_id_name",
+        "tenant_id",
+        "name",
+        unique=True,
+        **_partial_index("state <> 'removed'"),
+    ),
+    Index("ix_volumes_host_id", "host_id", **_partial_index("host_id IS NOT NULL")),
+    Index("ix_volumes_vm_id", "vm_id", **_partial_index("vm_id IS NOT NULL")),
+    Index("ix_volumes_assignment_id", "assignment_id", **_partial_index("vm_id IS NOT NULL")),
+    Index("ix_volumes_removed_at", "removed_at", **_partial_index("removed_at IS NOT NULL")),
+    Index(None, "state"),
 )
 
 # With literals, so that SQLite can prove that a partial index serves the query.

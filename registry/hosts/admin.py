@@ -9,7 +9,7 @@ from sqlalchemy import Connection, delete, func, select, update
 from registry.audit.changes import HOST_ADMIN
 from registry.db.clock import db_now
 from registry.db.locks import lock_hosts
-from registry.db.schema import assignments, hosts, strangers, unreleased
+from registry.db.schema import assignments, hosts, strangers, unreleased, volumes
 from registry.errors import ConflictError
 from registry.lifecycle import HostAdmin, HostAdminEvent
 
@@ -27,7 +27,7 @@ def change_admin(
     Raises
     ------
     ConflictError
-        If it is to be retired and an assignment holds capacity there.
+        If it is to be retired and an assignment or a volume holds capacity there.
     IllegalTransitionError
         If the host is retired.
     """
@@ -37,6 +37,7 @@ def change_admin(
     if step.moved:
         if step.after == HostAdmin.RETIRED:
             _check_holds_no_vms(connection, key, row.name)
+            _check_holds_no_volumes(connection, key, row.name)
             # A retired host is not polled, so no poll would show that they are gone.
             connection.execute(delete(strangers).where(strangers.c.host_id == key))
         connection.execute(update(hosts).where(hosts.c.id == key).values(admin=step.after.value))
@@ -57,4 +58,17 @@ def _check_holds_no_vms(connection: Connection, key: UUID, name: str) -> None:
             f"host {name} cannot be retired: VMs that hold capacity there: {held};"
             f" `fuga host drain {name} --move --wait` moves them away first,"
             " and names those that may not move: these their tenants delete (`fuga rm VM`)"
+        )
+
+
+def _check_holds_no_volumes(connection: Connection, key: UUID, name: str) -> None:
+    """Raise `ConflictError` if a host that is to be retired has files of volumes."""
+    held = connection.execute(
+        select(func.count()).select_from(volumes).where(volumes.c.host_id == key)
+    ).scalar_one()
+    if held:
+        raise ConflictError(
+            f"host {name} cannot be retired: volumes of tenants in its pool: {held};"
+            f" `fuga volume list --host {name}` names them, and their tenants remove them"
+            " (`fuga volume remove`)"
         )

@@ -41,6 +41,7 @@ from registry.ledger.host_backoff import record_host_backoff
 from registry.ledger.power import delete_power_changes
 from registry.ledger.request_progress import recompute_states
 from registry.ledger.shared_disks import keep_disks
+from registry.ledger.volume_release import release_volumes
 from registry.lifecycle import AssignmentEvent, AssignmentState, VmDesired, VmObservedEvent
 from registry.networks.addresses import free_addresses
 
@@ -226,6 +227,9 @@ def write_releases(
         ends[row.id] = change
         if change_vm:
             of_vms[row.vm_id] = {**of_vms.get(row.vm_id, {}), **change_vm}
+    # Before the triggers lock inventories.
+    freed = [each.row.id for each in endings if each.frees_capacity]
+    history += release_volumes(connection, freed, now=now, actor=actor)
     update_each(connection, assignments, ends)
     update_each(connection, vms, of_vms)
     free_addresses(connection, gone)

@@ -3,7 +3,7 @@
 They keep committed capacity, its bound, and the versions of hosts.
 
 No code writes `inventories.committed`. Whatever is done to the tables, by whatever program, it
-stays the sum over assignments that are not released.
+stays the sum over assignments that are not released and, for disk, volumes with a file there.
 
 SQLite has row triggers. `INSERT OR REPLACE` deletes rows there without firing their delete
 triggers; hence the guards on inserts of keys that exist.
@@ -24,13 +24,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-# The true sum for the inventory row {row}; walks the unreleased assignments of the host.
+# The true sum for the inventory row {row}; walks the unreleased assignments of the host, and its
+# volumes.
 _SUM: Final = """(
-    SELECT coalesce(sum(held.amount), 0)
-    FROM assignments AS live
-    JOIN assignment_resources AS held
-      ON held.assignment_id = live.id AND held.resource = {row}.resource
-    WHERE live.host_id = {row}.host_id AND live.state <> 'released'
+    (
+        SELECT coalesce(sum(held.amount), 0)
+        FROM assignments AS live
+        JOIN assignment_resources AS held
+          ON held.assignment_id = live.id AND held.resource = {row}.resource
+        WHERE live.host_id = {row}.host_id AND live.state <> 'released'
+    ) + CASE WHEN {row}.resource = 'disk_gib' THEN (
+        SELECT coalesce(sum(size_gib), 0) FROM volumes WHERE host_id = {row}.host_id
+    ) ELSE 0 END
 )"""
 
 SQLITE: Final[Mapping[str, str]] = {
@@ -72,13 +77,13 @@ SQLITE: Final[Mapping[str, str]] = {
         BEFORE UPDATE OF committed ON inventories
         WHEN NEW.committed <> {_SUM.format(row="NEW")}
         BEGIN
-            SELECT raise(ABORT, 'ledger: committed is the sum over unreleased assignments');
+            SELECT raise(ABORT, 'ledger: committed is the sum over assignments and volumes');
         END""",
     "ledger_committed_starts_as_the_sum": f"""
         BEFORE INSERT ON inventories
         WHEN NEW.committed <> {_SUM.format(row="NEW")}
         BEGIN
-            SELECT raise(ABORT, 'ledger: committed is the sum over unreleased assignments');
+            SELECT raise(ABORT, 'ledger: committed is the sum over assignments and volumes');
         END""",
     "ledger_inventory_stays": """
         BEFORE UPDATE OF host_id, resource ON inventories
@@ -90,6 +95,51 @@ SQLITE: Final[Mapping[str, str]] = {
         BEFORE DELETE ON inventories WHEN OLD.committed <> 0
         BEGIN
             SELECT raise(ABORT, 'ledger: an inventory with committed capacity stays');
+        END""",
+    # ---- volumes -----------------------------------------------------------
+    "ledger_volume_begins_unplaced": """
+        BEFORE INSERT ON volumes
+        BEGIN
+            SELECT raise(ABORT, 'ledger: a volume begins without a host')
+            WHERE NEW.host_id IS NOT NULL;
+            SELECT raise(ABORT, 'ledger: that volume exists already')
+            WHERE EXISTS (
+                SELECT 1 FROM volumes
+                WHERE id = NEW.id
+                   OR (tenant_id = NEW.tenant_id AND name = NEW.name AND state <> 'removed'));
+        END""",
+    "ledger_hold_volume": """
+        AFTER UPDATE OF host_id, size_gib ON volumes
+        WHEN NEW.host_id IS NOT OLD.host_id OR NEW.size_gib <> OLD.size_gib
+        BEGIN
+            SELECT raise(ABORT, 'ledger: over capacity')
+            WHERE NEW.host_id IS NOT NULL AND NOT EXISTS (
+                SELECT 1 FROM inventories
+                WHERE host_id = NEW.host_id AND resource = 'disk_gib'
+                  AND committed + NEW.size_gib
+                    - CASE WHEN OLD.host_id = NEW.host_id THEN OLD.size_gib ELSE 0 END
+                    <= capacity);
+            UPDATE inventories SET committed = committed
+                + CASE WHEN host_id = NEW.host_id THEN NEW.size_gib ELSE 0 END
+                - CASE WHEN host_id = OLD.host_id THEN OLD.size_gib ELSE 0 END
+            WHERE host_id IN (OLD.host_id, NEW.host_id) AND resource = 'disk_gib';
+            UPDATE hosts SET version = version + 1 WHERE id = NEW.host_id;
+        END""",
+    "ledger_volume_has_one_vm": """
+        BEFORE UPDATE OF assignment_id ON volumes
+        WHEN NEW.assignment_id <> OLD.assignment_id
+        BEGIN
+            SELECT raise(ABORT, 'ledger: a volume is attached to one VM at a time');
+        END""",
+    "ledger_removed_volume_is_final": """
+        BEFORE UPDATE OF state ON volumes WHEN OLD.state = 'removed' AND NEW.state <> 'removed'
+        BEGIN
+            SELECT raise(ABORT, 'ledger: removed is final');
+        END""",
+    "ledger_volume_is_kept": """
+        BEFORE DELETE ON volumes WHEN OLD.host_id IS NOT NULL
+        BEGIN
+            SELECT raise(ABORT, 'ledger: a volume with a file stays');
         END""",
     # ---- rows that do not change -------------------------------------------
     "ledger_amounts_are_immutable": """
@@ -297,11 +347,31 @@ POSTGRESQL_FUNCTIONS: Final[Mapping[str, str]] = {
                 WHERE after.committed <> before.committed
                   AND after.committed <> {_SUM.format(row="after")}) THEN
                 RAISE EXCEPTION
-                    'ledger: committed is the sum over unreleased assignments'
+                    'ledger: committed is the sum over assignments and volumes'
                     USING ERRCODE = 'integrity_constraint_violation';
             END IF;
             RETURN NULL;
         END""",  # noqa: S608
+    # A volume's file was placed on a host, grew, or is gone: its host's inventory follows.
+    "ledger_hold_volume": """
+        BEGIN
+            PERFORM 1 FROM hosts WHERE id IN (OLD.host_id, NEW.host_id)
+            ORDER BY id FOR NO KEY UPDATE;
+            UPDATE hosts SET version = version + 1 WHERE id = NEW.host_id;
+            PERFORM 1 FROM inventories
+            WHERE host_id IN (OLD.host_id, NEW.host_id) AND resource = 'disk_gib'
+            ORDER BY host_id FOR NO KEY UPDATE;
+            UPDATE inventories SET committed = committed - OLD.size_gib
+            WHERE host_id = OLD.host_id AND resource = 'disk_gib';
+            UPDATE inventories SET committed = committed + NEW.size_gib
+            WHERE host_id = NEW.host_id AND resource = 'disk_gib'
+              AND committed + NEW.size_gib <= capacity;
+            IF NEW.host_id IS NOT NULL AND NOT FOUND THEN
+                RAISE EXCEPTION 'ledger: over capacity'
+                    USING ERRCODE = 'integrity_constraint_violation';
+            END IF;
+            RETURN NULL;
+        END""",
     # Amounts that were deleted: of released assignments, which no longer count.
     "ledger_amounts_are_kept": """
         BEGIN
@@ -385,7 +455,7 @@ POSTGRESQL: Final[Mapping[str, str]] = {
         EXECUTE FUNCTION ledger_committed_is_the_sum()""",
     "ledger_committed_starts_as_the_sum": """
         BEFORE INSERT ON inventories FOR EACH ROW WHEN (NEW.committed <> 0)
-        EXECUTE FUNCTION ledger_refuse('committed is the sum over unreleased assignments')""",
+        EXECUTE FUNCTION ledger_refuse('committed is the sum over assignments and volumes')""",
     "ledger_inventory_stays": """
         BEFORE UPDATE ON inventories FOR EACH ROW
         WHEN (NEW.host_id <> OLD.host_id OR NEW.resource <> OLD.resource)
@@ -399,6 +469,27 @@ POSTGRESQL: Final[Mapping[str, str]] = {
     "ledger_inventory_outlives_amounts": """
         AFTER DELETE ON inventories REFERENCING OLD TABLE AS gone FOR EACH STATEMENT
         EXECUTE FUNCTION ledger_inventory_outlives_amounts()""",
+    # ---- volumes -----------------------------------------------------------
+    "ledger_volume_begins_unplaced": """
+        BEFORE INSERT ON volumes FOR EACH ROW WHEN (NEW.host_id IS NOT NULL)
+        EXECUTE FUNCTION ledger_refuse('a volume begins without a host')""",
+    "ledger_hold_volume": """
+        AFTER UPDATE ON volumes FOR EACH ROW
+        WHEN (NEW.host_id IS DISTINCT FROM OLD.host_id OR NEW.size_gib <> OLD.size_gib)
+        EXECUTE FUNCTION ledger_hold_volume()""",
+    "ledger_volume_has_one_vm": """
+        BEFORE UPDATE ON volumes FOR EACH ROW WHEN (NEW.assignment_id <> OLD.assignment_id)
+        EXECUTE FUNCTION ledger_refuse('a volume is attached to one VM at a time')""",
+    "ledger_removed_volume_is_final": """
+        BEFORE UPDATE ON volumes FOR EACH ROW
+        WHEN (OLD.state = 'removed' AND NEW.state <> 'removed')
+        EXECUTE FUNCTION ledger_refuse('removed is final')""",
+    "ledger_volume_is_kept": """
+        BEFORE DELETE ON volumes FOR EACH ROW WHEN (OLD.host_id IS NOT NULL)
+        EXECUTE FUNCTION ledger_refuse('a volume with a file stays')""",
+    "ledger_volumes_are_not_emptied": """
+        BEFORE TRUNCATE ON volumes FOR EACH STATEMENT
+        EXECUTE FUNCTION ledger_refuse('volumes are not emptied')""",
     # ---- rows that do not change -------------------------------------------
     "ledger_amounts_are_immutable": """
         BEFORE UPDATE ON assignment_resources FOR EACH ROW

@@ -19,6 +19,7 @@ from registry.db.schema import (
     tenants,
     unreleased,
     vms,
+    volumes,
 )
 from registry.images.host_copies import pairs_without_room
 from registry.lifecycle import AssignmentState, HostAdmin, HostHealth, VmDesired, VmObserved
@@ -109,6 +110,10 @@ def obstacles_to_any_move(
             yield MoveObstacle.MOVES_ALREADY, "it is moving already"
         else:
             yield MoveObstacle.LEFT_BEHIND, "what it left on another host is not gone yet"
+    held = select(func.count()).select_from(volumes).where(volumes.c.vm_id == vm.id)
+    if number := connection.execute(held).scalar_one():
+        what = "1 volume" if number == 1 else f"{number} volumes"
+        yield MoveObstacle.LOCAL_VOLUME, f"it has {what}, which cannot move: detach them first"
     yield from _endpoint_obstacles(
         connection.execute(select(hosts).where(hosts.c.id == vm.host_id)).one()
     )

@@ -22,11 +22,12 @@ from registry.db.schema import (
     power_actions,
     unreleased,
     vms,
+    volumes,
 )
 from registry.lifecycle import AssignmentState, HostHealth, MoveState, VmDesired, VmObserved
 from registry.moves.obstacles import MOVES_LABEL
 from registry.moves.stored_plans import GOES_ON
-from registry.records.moves import RunningView, RunningVm
+from registry.records.moves import MoveObstacle, RunningView, RunningVm
 from registry.records.rounds import ClusterView
 from registry.rounds.cluster_view import running_requests, view_cluster
 from registry.rounds.group_views import vm_group_views
@@ -92,6 +93,9 @@ def _running_vms(
         .where(plan_moves.c.refused.is_not(None), or_(GOES_ON, late))
     )
     rest = {*connection.scalars(ended), *connection.scalars(refused)}
+    with_volumes = set(
+        connection.scalars(select(volumes.c.vm_id).where(volumes.c.vm_id.is_not(None)))
+    )
     query: Select[Any] = (
         select(
             vms.c.id,
@@ -118,7 +122,12 @@ def _running_vms(
             host_id=row.host_id,
             amounts=held.get(row.assignment_id, nothing),
             runs=row.observed == _RUNNING,
-            obstacle=_rebalance_obstacle(row, moving=row.id in moving, switched=row.id in switched),
+            obstacle=_rebalance_obstacle(
+                row,
+                moving=row.id in moving,
+                switched=row.id in switched,
+                has_volumes=row.id in with_volumes,
+            ),
             rests=row.id in rest,
         )
         for row in connection.execute(query).all()
@@ -142,7 +151,9 @@ def _held_amounts(connection: Connection, axis: Sequence[str]) -> dict[UUID, tup
     return {key: tuple(values) for key, *values in connection.execute(query).all()}
 
 
-def _rebalance_obstacle(row: Row[Any], *, moving: bool, switched: bool) -> str | None:
+def _rebalance_obstacle(
+    row: Row[Any], *, moving: bool, switched: bool, has_volumes: bool
+) -> str | None:
     """Return why a plan may not move a VM, as `placement.rebalancing` names it, or None."""
     wanted = row.may_move
     runs = row.observed == _RUNNING
@@ -153,4 +164,6 @@ def _rebalance_obstacle(row: Row[Any], *, moving: bool, switched: bool) -> str |
         return "unsettled"
     if row.health != _UP:
         return "host_silent"
+    if has_volumes:
+        return MoveObstacle.LOCAL_VOLUME.value
     return "label" if wanted == "never" or (wanted == "cold" and runs) else None

@@ -47,6 +47,7 @@ class MoveObstacle(StrEnum):
     NO_ROOM = "no_room"
     NO_ROOM_FOR_IMAGE = "no_room_for_image"
     SILENT_POOL = "silent_pool"
+    LOCAL_VOLUME = "local_volume"  #: it has volumes, which stay in their pool
     NOWHERE = "nowhere"  #: no destination was given, and no host can take the VM
 
 

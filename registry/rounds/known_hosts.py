@@ -50,6 +50,7 @@ from registry.db.schema import (
     inventories,
     is_place,
     unreleased,
+    volumes,
 )
 from registry.lifecycle import HostAdmin, HostHealth
 from registry.records.rounds import HostView
@@ -186,6 +187,7 @@ class KnownHosts:
         for tenant, *amounts in connection.execute(away):
             held[tenant] = _subtract_amounts(held[tenant], _to_int_sums(amounts))
         found = {tenant: amounts for tenant, amounts in held.items() if any(amounts)}
+        found = _with_volumes(connection, axis, found)
         self._unchecked += 1
         if self._unchecked >= self._checked_every:
             self._unchecked, all_of_it = 0, sum_holdings(connection, axis)
@@ -298,7 +300,10 @@ class KnownHosts:
 
 
 def sum_holdings(connection: Connection, axis: Sequence[str]) -> Holdings:
-    """Return the numbers of VMs and amounts that tenants hold, summed up from all assignments."""
+    """Return the numbers of VMs and amounts that tenants hold, summed up from all assignments.
+
+    Volumes add their disk, attached or not.
+    """
     placed = select(assignments.c.tenant_id, func.count()).where(is_place, unreleased)
     found = {
         tenant: [vms, *(0 for _ in axis)]
@@ -318,7 +323,24 @@ def sum_holdings(connection: Connection, axis: Sequence[str]) -> Holdings:
     place = {name: 1 + index for index, name in enumerate(axis)}
     for tenant, resource, amount in connection.execute(query):
         found[tenant][place[resource]] = int(amount)
-    return {tenant: tuple(amounts) for tenant, amounts in found.items()}
+    held = {tenant: tuple(amounts) for tenant, amounts in found.items()}
+    return _with_volumes(connection, axis, held)
+
+
+def _with_volumes(connection: Connection, axis: Sequence[str], held: Holdings) -> Holdings:
+    """Return the tenants' holdings with the disk of their volumes, attached or not."""
+    query = select(volumes.c.tenant_id, func.sum(volumes.c.size_gib)).where(
+        volumes.c.host_id.is_not(None)
+    )
+    of_volumes = connection.execute(query.group_by(volumes.c.tenant_id)).all()
+    if not of_volumes:
+        return held
+    found, place = dict(held), 1 + axis.index("disk_gib")
+    for tenant, size_gib in of_volumes:
+        amounts = list(found.get(tenant, (0,) * (1 + len(axis))))
+        amounts[place] += int(size_gib)
+        found[tenant] = tuple(amounts)
+    return found
 
 
 def _sums_query(axis: Sequence[str], *by: Column[Any]) -> Select[Any]:

@@ -33,6 +33,7 @@ from registry.db.row_leases import (
     LEFTOVERS,
     MOVES,
     POWER,
+    VOLUMES,
     RowLease,
 )
 from registry.db.schema import (
@@ -47,6 +48,7 @@ from registry.db.schema import (
     power_actions,
     unreleased,
     vms,
+    volumes,
 )
 from registry.images.holds import is_not_held
 from registry.images.host_copies import lacks_image
@@ -65,6 +67,7 @@ from registry.records.work import Due
 from registry.tasks.next_moves import waiting_moves
 from registry.tasks.power_steps import SEEN
 from registry.tasks.queues import (
+    CHANGE_VOLUME,
     CREATE,
     DELETE,
     FENCE_HOST,
@@ -77,6 +80,7 @@ from registry.tasks.queues import (
     UPLOAD_IMAGE,
     WorkQueue,
 )
+from registry.tasks.volume_steps import WORK_STATES, is_vm_ready
 
 _UNBUILT: Final = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
 #: A build goes on until its VM is seen to run.
@@ -183,6 +187,13 @@ def _removal_query(sweep: _OutboxSweep) -> Select[Any]:
     )
 
 
+def _volume_query(sweep: _OutboxSweep) -> Select[Any]:
+    """Return the query for volumes that a worker has to change on reachable hosts."""
+    return sweep.on_reachable_hosts(select(volumes), volumes, needs_pool=true()).where(
+        volumes.c.state.in_(WORK_STATES), volumes.c.due_at <= sweep.now, is_vm_ready(sweep.now)
+    )
+
+
 def _leftover_query(sweep: _OutboxSweep) -> Select[Any]:
     """Return the query for leftover domains and volumes on reachable hosts."""
     return sweep.on_reachable_hosts(
@@ -284,6 +295,7 @@ def _upload_query(sweep: _OutboxSweep) -> Select[Any]:
 _ALL: Final = (
     _TaskKind(task=FENCE_HOST, claims=FENCES, waiting=_fence_query, anywhere=True),
     _TaskKind(task=SWITCH_POWER, claims=POWER, waiting=_power_query),
+    _TaskKind(task=CHANGE_VOLUME, claims=VOLUMES, waiting=_volume_query),
     _TaskKind(task=DELETE, claims=ASSIGNMENTS, waiting=_removal_query, states=_REMOVING),
     _TaskKind(task=REMOVE_LEFTOVER, claims=LEFTOVERS, waiting=_leftover_query),
     _TaskKind(task=REMOVE_IMAGE, claims=COPIES, waiting=_copy_removal_query, states=_GOING),

@@ -15,6 +15,7 @@ REMOVE_IMAGE: Final = "workers.remove_image"
 IMPORT_IMAGE: Final = "workers.import_image"
 SWITCH_POWER: Final = "workers.switch_power"
 MOVE_VM: Final = "workers.move_vm"
+CHANGE_VOLUME: Final = "workers.change_volume"
 FENCE_HOST: Final = "workers.fence_host"
 READ_CONSOLE: Final = "workers.read_console"
 ATTACH_CONSOLE: Final = "workers.attach_console"
@@ -50,6 +51,7 @@ QUEUE_OF: Final[Mapping[str, WorkQueue]] = MappingProxyType(
     {
         FENCE_HOST: WorkQueue.FENCE,
         SWITCH_POWER: WorkQueue.URGENT,
+        CHANGE_VOLUME: WorkQueue.URGENT,
         READ_CONSOLE: WorkQueue.URGENT,
         ATTACH_CONSOLE: WorkQueue.URGENT,
         DELETE: WorkQueue.REMOVE,

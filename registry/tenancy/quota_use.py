@@ -28,9 +28,10 @@ from registry.db.schema import (
     tenants,
     unreleased,
     vms,
+    volumes,
 )
 from registry.errors import QuotaExceededError, QuotaExcess
-from registry.lifecycle import FINISHED, VmDesired
+from registry.lifecycle import FINISHED, VmDesired, VolumeState
 from registry.records.rounds import Placement
 from registry.records.tenancy import OverQuota
 from registry.tenancy.reservation_use import is_in_force, unrequested_vms
@@ -149,7 +150,9 @@ def requested_amounts(connection: Connection, key: UUID) -> Amounts:
         )
         for vm_type_id, number in connection.execute(query):
             numbers[vm_type_id] += number
-    return total_amounts(connection, numbers)
+    total = Counter(total_amounts(connection, numbers))
+    total["disk_gib"] += _volumes_gib(connection, key, volumes.c.state != VolumeState.REMOVED.value)
+    return total
 
 
 def held_amounts(connection: Connection, key: UUID) -> Amounts:
@@ -167,6 +170,17 @@ def held_amounts(connection: Connection, key: UUID) -> Amounts:
             total[resource] += int(amount)
         number = select(func.count()).select_from(assignments).where(*mine)
         total[VMS] += connection.execute(number).scalar_one()
+    total["disk_gib"] += _volumes_gib(connection, key, volumes.c.host_id.is_not(None))
+    return total
+
+
+def _volumes_gib(connection: Connection, key: UUID, which: ColumnElement[bool]) -> int:
+    """Return the sizes of volumes of a tenant, or of all below a group, that meet a condition."""
+    total = 0
+    for some in chunks((key, *descendants(connection, key))):
+        query = select(func.coalesce(func.sum(volumes.c.size_gib), 0))
+        mine = is_any_of(connection, volumes.c.tenant_id, some)
+        total += int(connection.execute(query.where(mine, which)).scalar_one())
     return total
 
 
@@ -208,6 +222,19 @@ def drop_over_quota(
         for (request_id, host_id), count in beyond.items()
     ]
     return within, parts
+
+
+def check_amounts(connection: Connection, owner: UUID, wanted: Amounts) -> None:
+    """Raise if amounts that no VM holds exceed a quota of the tenant or a group above.
+
+    The tenant is locked. Such amounts never wait for room in a quota.
+
+    Raises
+    ------
+    QuotaExceededError
+        Names each limit that would be exceeded.
+    """
+    RemainingQuota(connection, [owner]).check_amounts(owner, wanted)
 
 
 def check_quota(
@@ -299,31 +326,53 @@ class RemainingQuota:
             self._amounts_of_vms(vm_type, count),
             {key: self._used_amounts(key) for key in limited},
         )
-        over = [
-            (key, resource, limit)
-            for key in limited
-            for resource, limit in self._limits[key].items()
-            if wanted.get(resource) and used[key][resource] + wanted[resource] > limit
-        ]
+        over = self._exceeded_limits(wanted, used)
         # Who is not limited has no more than a group above it.
         if not over and max(each[VMS] for each in used.values()) + count <= MAX_REQUESTED:
             return
         if self._may_exceed_quota(owner, over_quota):
             used[owner] = self._used_amounts(owner)
             over = [(owner, VMS, MAX_REQUESTED)] if used[owner][VMS] + count > MAX_REQUESTED else []
-        if over:
-            names = read_owner_names(self._connection, (owner, *limited))
-            exceeded = [
-                QuotaExcess(
-                    tenant=names[key],
-                    resource=resource,
-                    limit=limit,
-                    used=used[key][resource],
-                    requested=wanted[resource],
-                )
-                for key, resource, limit in over
-            ]
-            raise QuotaExceededError(names[owner], exceeded)
+        self._refuse(owner, wanted, used, over)
+
+    def check_amounts(self, owner: UUID, wanted: Amounts) -> None:
+        """Raise `QuotaExceededError` if amounts exceed a quota of the tenant or a group above."""
+        used = {key: self._used_amounts(key) for key in self._limited[owner]}
+        self._refuse(owner, wanted, used, self._exceeded_limits(wanted, used))
+
+    def _exceeded_limits(
+        self, wanted: Amounts, used: Mapping[UUID, Amounts]
+    ) -> list[tuple[UUID, str, int]]:
+        """Return the limits that amounts would exceed: owner, resource and limit."""
+        return [
+            (key, resource, limit)
+            for key in used
+            for resource, limit in self._limits[key].items()
+            if wanted.get(resource) and used[key].get(resource, 0) + wanted[resource] > limit
+        ]
+
+    def _refuse(
+        self,
+        owner: UUID,
+        wanted: Amounts,
+        used: Mapping[UUID, Amounts],
+        over: Sequence[tuple[UUID, str, int]],
+    ) -> None:
+        """Raise `QuotaExceededError` if there are limits that amounts exceed."""
+        if not over:
+            return
+        names = read_owner_names(self._connection, (owner, *(key for key, _, _ in over)))
+        exceeded = [
+            QuotaExcess(
+                tenant=names[key],
+                resource=resource,
+                limit=limit,
+                used=used[key].get(resource, 0),
+                requested=wanted[resource],
+            )
+            for key, resource, limit in over
+        ]
+        raise QuotaExceededError(names[owner], exceeded)
 
     def deduct(self, owner: UUID, vm_type: UUID, count: int) -> None:
         """Deduct VMs that this transaction will create from their tenant's remaining quota."""

@@ -1,0 +1,52 @@
+"""Volumes: frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from registry.lifecycle import VolumeState
+from registry.records.hosts import HostAccess
+
+#: Seconds that a guest has to release a disk, after which it keeps the disk.
+DETACH_TIMEOUT_S: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    """A disk that outlives VMs. Its VM and host are those of its present state."""
+
+    id: UUID
+    name: str
+    tenant: str
+    size_gib: int
+    state: VolumeState
+    host: str | None  #: whose pool has its file; None: none yet
+    vm_id: UUID | None
+    vm: str | None  #: name of that VM
+    last_error: str | None
+    created_at: datetime
+    removed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeClaim:
+    """A lease on a volume. A takeover sets another token."""
+
+    volume_id: UUID
+    token: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeStep:
+    """The next step of the change of a volume."""
+
+    claim: VolumeClaim
+    state: VolumeState
+    size_gib: int
+    vm_id: UUID | None
+    assignment_id: UUID | None
+    host: HostAccess
+    overdue: bool  #: whether the guest's time to release the disk is over

@@ -1,0 +1,6 @@
+"""Volumes: disks of tenants that outlive their VMs."""
+
+from registry.records.volumes import Volume, VolumeClaim, VolumeStep
+from registry.volumes.volumes import MAX_ATTACHED, MAX_SIZE_GIB
+
+__all__ = ["MAX_ATTACHED", "MAX_SIZE_GIB", "Volume", "VolumeClaim", "VolumeStep"]
