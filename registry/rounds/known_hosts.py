@@ -186,8 +186,8 @@ class KnownHosts:
         held = dict(self._held)
         for tenant, *amounts in connection.execute(away):
             held[tenant] = _subtract_amounts(held[tenant], _to_int_sums(amounts))
-        found = {tenant: amounts for tenant, amounts in held.items() if any(amounts)}
-        found = _with_volumes(connection, axis, found)
+        of_vms = {tenant: amounts for tenant, amounts in held.items() if any(amounts)}
+        found = _with_volumes(connection, axis, of_vms)
         self._unchecked += 1
         if self._unchecked >= self._checked_every:
             self._unchecked, all_of_it = 0, sum_holdings(connection, axis)

@@ -23,8 +23,17 @@ from registry.db.names import check_int, check_new_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, name_contains, page_of
 from registry.db.row_conversion import record_of
 from registry.db.row_leases import VOLUMES
-from registry.db.schema import assignments, hosts, is_moving, is_place, tenants, vms, volumes
-from registry.errors import CapacityExceededError, ConflictError, DuplicateError, NotFoundError
+from registry.db.schema import (
+    assignments,
+    hosts,
+    inventories,
+    is_moving,
+    is_place,
+    tenants,
+    vms,
+    volumes,
+)
+from registry.errors import ConflictError, DuplicateError, NotFoundError
 from registry.lifecycle import AssignmentState, VmDesired, VmObserved, VolumeEvent, VolumeState
 from registry.records.volumes import DETACH_TIMEOUT_S, Volume
 from registry.tenancy.quota_use import check_amounts
@@ -174,23 +183,17 @@ class Volumes:
             if now_there.host_id != place.host_id:
                 raise ConflictError(f"VM {place.name} changed its host just now: repeat the call")
             _check_can_take(connection, row, now_there)
-            try:
-                _apply(
-                    connection,
-                    row,
-                    VolumeEvent.ATTACH_REQUESTED,
-                    now=db_now(connection),
-                    actor=actor,
-                    data={"vm": place.name, "host": now_there.host},
-                    vm_id=vm_id,
-                    assignment_id=now_there.assignment_id,
-                    host_id=now_there.host_id,
-                )
-            except CapacityExceededError as error:
-                raise ConflictError(
-                    f"the host of VM {place.name} has no room for {row.size_gib} GiB more:"
-                    " attach the volume to a VM on another host, or ask an operator"
-                ) from error
+            _apply(
+                connection,
+                row,
+                VolumeEvent.ATTACH_REQUESTED,
+                now=db_now(connection),
+                actor=actor,
+                data={"vm": place.name, "host": now_there.host},
+                vm_id=vm_id,
+                assignment_id=now_there.assignment_id,
+                host_id=now_there.host_id,
+            )
             return store_result(connection, _get_volume(connection, id))
 
     @retry_on_rollback
@@ -322,11 +325,26 @@ def _check_can_take(connection: Connection, row: Row[Any], place: Row[Any]) -> N
                 f"volume {row.name} is on another host than VM {place.name}: attach it to a VM"
                 " on that host, or ask an operator to move the VM there (`fuga move`)"
             )
+    if row.host_id != place.host_id and not _has_room(connection, place.host_id, row.size_gib):
+        raise ConflictError(
+            f"the host of VM {place.name} has no room for {row.size_gib} GiB more: attach volume"
+            f" {row.name} to a VM on another host, or ask an operator"
+        )
     held = select(func.count()).select_from(volumes).where(volumes.c.vm_id == place.id)
     if connection.execute(held).scalar_one() >= MAX_ATTACHED:
         raise ConflictError(
             f"VM {place.name} has {MAX_ATTACHED} volumes, which is the maximum: detach one first"
         )
+
+
+def _has_room(connection: Connection, host_id: UUID, size_gib: int) -> bool:
+    """Return whether the pool of a host, which is locked, has room for a volume."""
+    fits = select(inventories.c.host_id).where(
+        inventories.c.host_id == host_id,
+        inventories.c.resource == "disk_gib",
+        inventories.c.committed + size_gib <= inventories.c.capacity,
+    )
+    return connection.execute(fits).first() is not None
 
 
 def _apply(
