@@ -48,6 +48,7 @@ class Difference(StrEnum):
     WRONG_HOST = "wrong_host"
     DISK_ELSEWHERE = "disk_elsewhere"
     STRAY_FILES = "stray_files"
+    VOLUME_MISSING = "volume_missing"
     OLDER_GENERATION = "older_generation"
     LEFTOVER = "leftover"
     CAPACITY_SHRANK = "capacity_shrank"
@@ -151,6 +152,12 @@ DECIDED: Final[Mapping[Difference, DifferenceDecision]] = MappingProxyType(
             action="they are left alone; delete or move on the host what is not needed",
             why="neither the ledger nor a domain of the host names them: they were put there by"
             " hand, or a snapshot left them, with what a guest wrote",
+        ),
+        Difference.VOLUME_MISSING: DifferenceDecision(
+            remedy=Remedy.NOTE,
+            action="the volume keeps its state and its room, and no empty file takes its place",
+            why="its tenant's data may lie elsewhere: look for the file, and bring it back under"
+            " its name; if it is lost, its tenant removes the volume",
         ),
         Difference.OLDER_GENERATION: DifferenceDecision(
             remedy=Remedy.REPAIR,

@@ -42,6 +42,10 @@ class ForkServerLateError(ForkServerError):
     """The fork server forked no child in time. Another attempt may succeed."""
 
 
+class _StaleServerError(Exception):
+    """Files that the fork server imported have changed, so it forks no more."""
+
+
 class ForkedChild:
     """A child process that a fork server forked."""
 
@@ -168,11 +172,13 @@ class ForkServer:
         Raises
         ------
         ForkServerLateError
-            If the server forks no child by then.
+            If the server forks no child by then, as where an upgrade of packages changes its files
+            all the time.
         ForkServerError
             If the server cannot fork, or dies twice before it does.
         """
-        for _ in range(2):
+        deaths = 0
+        while deaths < 2:
             with self._lock:
                 server = self._ensure_server()
                 hangs_at = server.hangs_at(time.monotonic())
@@ -185,6 +191,12 @@ class ForkServer:
                     raise ForkServerLateError("its fork server forks no child in time") from None
                 server.process.kill()  # it hangs
                 child = None
+            except _StaleServerError:
+                if time.monotonic() >= deadline:
+                    raise ForkServerLateError("its fork server's files keep changing") from None
+                with self._lock:
+                    self._retire_server(server)
+                continue
             except ForkServerError:
                 server.silent_since = None
                 raise
@@ -194,6 +206,7 @@ class ForkServer:
                     server.silent_since = None
                     return child
                 self._retire_server(server)
+            deaths += 1
         raise ForkServerError("its fork server forks no child")
 
     def close(self) -> None:
@@ -248,9 +261,10 @@ def _start_server(modules: Sequence[str]) -> _ForkServerProcess:
 
 
 def _receive_child(control: socket.socket, module: str, deadline: float) -> ForkedChild | None:
-    """Receive a child from the server; return None if the server died or is stale.
+    """Receive a child from the server; return None if the server died.
 
-    Raises `TimeoutError` if the server does not answer in time.
+    Raises `TimeoutError` if the server does not answer in time, and `_StaleServerError` if files
+    that it imported changed.
     """
     with ExitStack() as kept:
         with ExitStack() as given:
@@ -276,7 +290,11 @@ def _receive_child(control: socket.socket, module: str, deadline: float) -> Fork
             message = line.recv(MESSAGE.size)
         except ConnectionError:
             return None
-        said, number = MESSAGE.unpack(message) if message else (ChildReport.STALE, 0)
+        if not message:
+            return None
+        said, number = MESSAGE.unpack(message)
+        if said == ChildReport.STALE:
+            raise _StaleServerError
         if said == ChildReport.FAILED:
             raise ForkServerError(f"its fork server cannot fork: {os.strerror(number)}")
         if said != ChildReport.FORKED:

@@ -73,6 +73,7 @@ from registry.reconciliation import (
     vm_difference,
 )
 from registry.records.hosts import DomainReport, Host, HostDifference, HostReport
+from registry.volumes.host_files import VolumeFile, missing_files, read_volume_files
 
 #: Prefix of the names of volumes that are image copies.
 _IMAGE_COPY: Final = "fuga-image-"
@@ -172,6 +173,7 @@ class _ComparedHosts:
     live: Mapping[UUID, Mapping[UUID, Row[Any]]]  #: unreleased assignments
     starting: Set[UUID]  #: VMs
     copies: Mapping[UUID, Set[str]]  #: volumes of images, by the host that is their machine
+    volume_files: Mapping[UUID, Sequence[VolumeFile]]  #: of tenants, by host
     pools: Mapping[str, PoolSharing]  #: shared by hosts
     firsts: Mapping[UUID, UUID]  #: the first host of each host that is a second name of its machine
     #: Why leftovers of hosts stay, by whether they are domains, and their names.
@@ -204,6 +206,7 @@ def _read_compared_hosts(connection: Connection, compared: Sequence[Host]) -> _C
         live=live_assignments(connection, *keys),
         starting=frozenset(connection.scalars(starting)),
         copies=copies,
+        volume_files=read_volume_files(connection, names),
         pools=sharing_of_pools(
             connection, {host.shared_pool for host in compared if host.shared_pool}
         ),
@@ -259,11 +262,22 @@ def _host_differences(
         if error is not None:
             difference = replace(difference, what=f"{difference.what}; it stays: {error}")  # noqa: PLW2901
         yield difference
+    yield from _pool_differences(host, report, seen)
+
+
+def _pool_differences(
+    host: Host, report: HostReport, seen: _ComparedHosts
+) -> Iterator[HostDifference]:
+    """Yield missing files of volumes, and one difference for all files nobody knows."""
+    files = seen.volume_files.get(host.id, ())
+    if report.pool_silent_since is None:
+        for lost in missing_files(files, report.volumes, report.started_at):
+            what = f"{lost.name}: volume {lost.volume}, {lost.size_gib} GiB"
+            yield _new_difference(host, Difference.VOLUME_MISSING, lost.name, what)
     is_first = host.same_machine_as is None
     if is_first and host.shared_pool is None:  # else a domain of another host may name them
-        yield from _file_differences(
-            host, report, seen.copies.get(seen.firsts.get(host.id, host.id), frozenset())
-        )
+        copies = seen.copies.get(host.id, frozenset())
+        yield from _file_differences(host, report, copies | {each.name for each in files})
 
 
 def _vm_differences(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
@@ -24,7 +25,17 @@ from registry.hosts import Host
 from registry.tasks import Build
 from registry.volumes import MAX_ATTACHED, Volume, VolumeStep
 from tests.raw_sql import REFUSED, RawSql
-from tests.register import ACTOR, a_cluster, add_group, add_request, remove_vm, running, take_lease
+from tests.register import (
+    ACTOR,
+    a_cluster,
+    a_domain,
+    a_report,
+    add_group,
+    add_request,
+    remove_vm,
+    running,
+    take_lease,
+)
 
 CHANGE = "workers.change_volume"
 
@@ -383,3 +394,26 @@ def test_a_group_has_no_volumes(register: Registry) -> None:
         a_volume(register, tenant="g")
     with pytest.raises(NotFoundError):
         register.volumes.get(UUID(int=7))
+
+
+def test_a_host_without_the_file_of_a_volume_differs(register: Registry) -> None:
+    (host,) = a_cluster(register)
+    build = running(register, host)
+    lost, free = a_volume(register, "lost"), a_volume(register, "free")
+    for each in (lost, free):
+        attach(register, each, build)
+    register.volumes.detach(free.id, actor=ACTOR)
+    advance(register, free, VolumeEvent.DETACHED)
+    names = {each.name: f"fuga-volume-{each.id}.qcow2" for each in (lost, free)}
+
+    def differences(*files: str) -> list[tuple[str, str]]:
+        report = a_report(a_domain(build), volumes=files, started_at=register.now())
+        register.hosts.record_report(host.id, replace(report, unnamed=files))
+        return [(each.difference, each.what) for each in register.differences.list(host.name)]
+
+    assert differences(*names.values()) == [], "the ledger names them, attached or not"
+    assert differences(names["free"]) == [
+        ("volume_missing", f"{names['lost']}: volume lost, 10 GiB")
+    ]
+    register.volumes.remove(free.id, actor=ACTOR)
+    assert differences(names["lost"]) == [], "it is deleted just now"

@@ -324,15 +324,18 @@ def test_a_call_without_descriptors_leaves_none_open(
     assert len([*Path("/proc/self/fd").iterdir()]) == before - 2
 
 
+@pytest.mark.parametrize("changes", [1, 3])
 def test_a_server_whose_files_changed_during_its_imports_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: int
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    flag = tmp_path / "flag"
+    seen = tmp_path / "seen"
+    seen.touch()
     (tmp_path / "of_a_site.py").write_text(f"""
 import os
-if not os.path.exists({str(flag)!r}):
-    open({str(flag)!r}, "w").close()
+if os.path.getsize({str(seen)!r}) < {changes}:
+    with open({str(seen)!r}, "a") as file:
+        file.write(".")
     with open(__file__, "a") as file:
         file.write("# another version")
 """)
@@ -341,6 +344,7 @@ if not os.path.exists({str(flag)!r}):
     before = server.pid
 
     assert ask(forked(server), "parent") == str(server.pid) != str(before)
+    assert seen.stat().st_size == changes
     server.close()
 
 
