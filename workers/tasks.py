@@ -16,7 +16,17 @@ from celery import Celery
 
 from registry.tasks import QUEUE_OF, WorkQueue
 from service.broker.messages import AllowedMessages, is_one_id
-from workers import builds, consoles, fencing, image_copies, imports, moves, power, removals
+from workers import (
+    builds,
+    consoles,
+    fencing,
+    image_copies,
+    imports,
+    moves,
+    power,
+    removals,
+    volumes,
+)
 from workers.context import TaskOutcome, WorkerContext
 from workers.metrics import TaskMetrics
 
@@ -27,6 +37,7 @@ TASKS: Final[Mapping[str, tuple[str, Callable[[UUID, WorkerContext], TaskOutcome
             "create_vm": ("assignment_id", builds.build_vm),
             "delete_vm": ("assignment_id", removals.remove_assignment),
             "switch_power": ("vm_id", power.switch_power),
+            "change_volume": ("volume_id", volumes.change_volume),
             "read_console": ("read_id", consoles.read_console),
             "attach_console": ("session_id", consoles.attach_console),
             "remove_leftover": ("leftover_id", removals.remove_leftover),
