@@ -15,12 +15,7 @@ from uuid import UUID
 
 import structlog
 
-from hypervisor import (
-    HostUnreachableError,
-    OperationFailedError,
-    data_volume_name,
-    disk_serial,
-)
+from hypervisor import HostUnreachableError, OperationFailedError, data_volume_name, disk_serial
 from registry import ClaimLostError, VolumeEvent, VolumeState
 from registry.volumes import VolumeStep
 from workers.context import TaskOutcome, WorkerContext
