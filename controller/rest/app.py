@@ -44,7 +44,6 @@ from controller.rest.routers import (
     differences,
     events,
     hosts,
-    images,
     networks,
     power,
     quotas,
@@ -68,6 +67,7 @@ from controller.rest.routers.moving import moves, plans, rolls
 from controller.rest.routers.site import budgets, counts, prices, site_keys, usage
 from controller.rest.routers.site import settings as settings_router
 from controller.rest.routers.site import what_ifs as what_ifs_router
+from controller.rest.routers.storage import images, volumes
 from controller.rest.streams import EventFeed, StreamPermits
 from controller.rest.streams.permits import MAX_STREAMS
 from controller.settings import ControllerSettings
@@ -255,6 +255,7 @@ def _api_routes() -> Sequence[BaseRoute]:
         moves,
         vm_types,
         images,
+        volumes,
         tenants,
         ssh_keys,
         networks,

@@ -80,6 +80,7 @@ UNVERSIONED: Final = frozenset(
         "ssh-keys",
         "token",
         "tokens",
+        "volumes",
         "what-ifs",
     }
 )

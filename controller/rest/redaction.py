@@ -18,6 +18,7 @@ from controller.queries.tenant_shares import TenantShare
 from controller.rest.middleware.callers import Caller
 from controller.rest.schemas.operations import RoundDetail
 from controller.rest.schemas.operations import RoundSummary as RoundInList
+from controller.rest.schemas.volumes import Volume
 from registry.audit import Event
 from registry.consoles import ConsoleSession
 from registry.db import Page
@@ -25,6 +26,7 @@ from registry.images import Image
 from registry.networks import Network
 from registry.requests import Request, Vm, VmGroup
 from registry.rounds import RoundListEntry
+from registry.volumes import Volume as StoredVolume
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -76,6 +78,16 @@ def redact_vm(vm: Vm, reader: Viewer) -> Vm:
         last_error=reader.redact_text_or_none(vm.last_error),
         ending_for=reader.own_request(vm.ending_for),
         power=power,
+    )
+
+
+def redact_volume(volume: StoredVolume, reader: Viewer) -> Volume:
+    """Return a volume as the API shows it; a tenant sees its alias of the host."""
+    shown = Volume.of(volume)
+    return dataclasses.replace(
+        shown,
+        host=reader.host_or_none(shown.host),
+        last_error=reader.redact_text_or_none(shown.last_error),
     )
 
 

@@ -32,6 +32,7 @@ class RebalanceObstacle(StrEnum):
     MOVING = "moving"  #: it moves already
     UNSETTLED = "unsettled"  #: it is being built, switched or deleted
     HOST_SILENT = "host_silent"  #: its host does not answer
+    LOCAL_VOLUME = "local_volume"  #: it has volumes, which stay in their pool
 
 
 #: `RunningState.obstacle` holds places in this.

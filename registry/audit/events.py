@@ -19,7 +19,7 @@ from registry.db.dialect import has_one_writer
 from registry.db.engine import Database, retry_on_rollback
 from registry.db.names import check_int
 from registry.db.pages import check_limit
-from registry.db.schema import events, hosts, requests, vms
+from registry.db.schema import events, hosts, requests, vms, volumes
 from registry.records.journal import Event
 
 #: A writer's lock key has the last event id before its own, in the bits below this.
@@ -32,7 +32,12 @@ _FLOORS: Final = """
 
 
 #: Subject types whose events have an id and whose rows have a name.
-_NAMED: Final[Mapping[str, Table]] = {"vm": vms, "request": requests, "host": hosts}
+_NAMED: Final[Mapping[str, Table]] = {
+    "vm": vms,
+    "request": requests,
+    "host": hosts,
+    "volume": volumes,
+}
 
 
 def event_row(

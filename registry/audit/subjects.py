@@ -7,15 +7,26 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, exists, select
 
-from registry.db.schema import audit, events, hosts, requests, resources, tenants, vm_types, vms
+from registry.db.schema import (
+    audit,
+    events,
+    hosts,
+    requests,
+    resources,
+    tenants,
+    vm_types,
+    vms,
+    volumes,
+)
 from registry.errors import InvalidError, UnknownNameError
-from registry.lifecycle import FINISHED, HostAdmin, VmDesired
+from registry.lifecycle import FINISHED, HostAdmin, VmDesired, VolumeState
 
 #: A table of named things, with the condition for rows that are not deleted.
 _NAMED: Final = (
     ("request", requests, requests.c.state.not_in([each.value for each in FINISHED])),
     ("vm", vms, vms.c.desired != VmDesired.DELETED.value),
     ("host", hosts, hosts.c.admin != HostAdmin.RETIRED.value),
+    ("volume", volumes, volumes.c.state != VolumeState.REMOVED.value),
 )
 _MAX_NAMED: Final = 5
 
@@ -118,5 +129,5 @@ def _id_of_name(connection: Connection, name: str, tenant: str | None) -> str | 
 def _unknown_subject(given: str) -> UnknownNameError:
     """Return the error that no subject of events or audited calls has a name."""
     return UnknownNameError(
-        "subject", "request, VM, host or other subject", given, hint="or its id"
+        "subject", "request, VM, host, volume or other subject", given, hint="or its id"
     )

@@ -85,7 +85,7 @@ class RunningVm:
     host_id: UUID
     amounts: tuple[int, ...]  #: amounts that its place holds, on the resource axis
     runs: bool
-    obstacle: str | None  #: label, moving, unsettled or host_silent; None: it can move
+    obstacle: str | None  #: as `placement.rebalancing` names it; None: it can move
     rests: bool  #: whether it moved recently, or a move of it was refused
 
 

@@ -227,6 +227,22 @@ def _correct_month(api: Api) -> Call:
     )
 
 
+def _attach(api: Api) -> Call:
+    here = a_host_of_guests(api.registry, "h1", disk_gib=100)
+    vm, other = (a_running_vm(api.registry, here, name=name) for name in ("web", "db"))
+    volume = api.tenant_a.post("/v1/volumes", json={"name": "data", "size_gib": 1}).json()
+    path = f"/v1/volumes/{volume['id']}/attach"
+    one = "volume_state events"
+    return Call(path=path, body={"vm": vm}, other={"vm": other}, one=one, by="tenant_a")
+
+
+def _detach(api: Api) -> Call:
+    attach = _attach(api)
+    attach.post(api, None)
+    path = attach.path.replace("/attach", "/detach")
+    return Call(path=path, one="volume_state events", by="tenant_a")
+
+
 def _plain(
     path: str, body: Any, one: str, *, by: str = "operator", **other: Any
 ) -> Callable[[Api], Call]:
@@ -295,6 +311,11 @@ CALLS: Final[Mapping[str, Callable[[Api], Call]]] = MappingProxyType(
         "/v1/tokens": _plain("tokens", {"role": "operator", "name": "t"}, "tokens", ttl_s=60),
         "/v1/usage/corrections": _correct_month,
         "/v1/usage/months": _close_month,
+        "/v1/volumes": _plain(
+            "volumes", {"name": "v", "size_gib": 1}, "volumes", by="tenant_a", name="w"
+        ),
+        "/v1/volumes/{id}/attach": _attach,
+        "/v1/volumes/{id}/detach": _detach,
         "/v1/vm-types": _plain(
             "vm-types",
             {"name": "c", "resources": {"vcpus": 1, "memory_mib": 1}},

@@ -64,6 +64,8 @@ def test_a_filter_that_does_not_exist_is_refused_and_not_ignored(api: Api):
         *((path, "tenant") for path in ("vm-groups", "events", "counts", "rounds/proofs")),
         ("vms", "host"),
         ("moves", "host"),
+        ("volumes", "tenant"),
+        ("volumes", "host"),
     ],
 )
 def test_a_filter_by_a_name_that_nothing_has_is_refused_with_the_nearest(
