@@ -73,6 +73,7 @@ COMMAND_ENTRIES: Final[Mapping[str, _CommandEntry]] = MappingProxyType(
         "worker": _CommandEntry(_SERVE, "operating.processes:worker"),
         "simulation-worker": _CommandEntry(_SERVE, "operating.processes:simulation_worker"),
         "reservation": _CommandEntry(_ASK, "vms.reservations:app"),
+        "volume": _CommandEntry(_ASK, "vms.volumes:app"),
         "key": _CommandEntry(_ASK, "vms.keys:app"),
         "network": _CommandEntry(_MANAGE, "site.networks:app"),
         "rounds": _CommandEntry(_LOOK, "operating.rounds:app"),

@@ -28,6 +28,7 @@ _ITEMS_PER_NAME: Final = 125
 _Query: TypeAlias = tuple[str, dict[str, Any]]  #: kind, and parameters of its list
 #: The API's pattern of names, repeated here because importing its module would load FastAPI.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
+_VM_NAME = re.compile(r"[a-z0-9._-]{1,80}")
 
 
 class NameNotFoundError(BadInputError):
@@ -264,6 +265,51 @@ def find_request(api: Client, typed: str) -> Json:
     return target.record
 
 
+def find_vm_of_tenant(api: Client, typed: str, tenant: str | None) -> Json:
+    """Find a VM by its name or id, by its name among those of a tenant first."""
+    if _VM_NAME.fullmatch(typed) is not None:
+        rows = api.items("vms", name=typed, tenant=tenant)
+        named = [LookupTarget("vm", each) for each in rows if each["name"] == typed]
+        if named:
+            return _choose_match(typed, named).record
+    target = find_target(api, typed)
+    if target.kind != "vm":
+        raise BadInputError(f"{typed!r} is a request, not a VM; `fuga vms` lists its VMs")
+    return target.record
+
+
+def find_volume(api: Client, typed: str, tenant: str | None = None) -> Json:
+    """Find a volume by its id, its name, or the beginning or end of its id.
+
+    Removed volumes are found only by their whole id.
+    """
+    whole = _whole_id(typed)
+    if whole is not None:
+        return api.get(f"volumes/{whole}")
+    named = _may_be_name(typed)
+    found = list(api.items("volumes", name=typed, tenant=tenant)) if named else []
+    if _may_be_part_of_id(typed):
+        known = {each["id"] for each in found}
+        found += [
+            each
+            for each in api.items("volumes", tenant=tenant)
+            if is_part_of_id(typed, each["id"]) and each["id"] not in known
+        ]
+    if not found:
+        listed = api.get("volumes", tenant=tenant, limit=_ADVISED)["items"]
+        suggestion = suggest_names(typed, [str(each["name"]) for each in listed])
+        raise BadInputError(
+            f"no volume with name or id {typed!r}; {suggestion or '`fuga volume list` lists them'}"
+        )
+    if len(found) > 1:
+        raise BadInputError(f"{typed!r} is ambiguous; give the id of one:\n{_id_lines(found)}")
+    return found[0]
+
+
+def _id_lines(found: Iterable[Json]) -> str:
+    return "\n".join(f"  {each['name']} of {each['tenant']}: {each['id']}" for each in found)
+
+
 def find_reservation(api: Client, typed: str) -> Json:
     """Find a reservation by name, id, or the beginning or end of an id; open ones go first.
 
@@ -283,8 +329,5 @@ def find_reservation(api: Client, typed: str) -> Json:
         )
     standing = [each for each in named if each["state"] in OPEN_RESERVATION]
     if len(standing) > 1:
-        listed = "\n".join(
-            f"  {each['name']} of {each['tenant']}: {each['id']}" for each in standing
-        )
-        raise BadInputError(f"{typed!r} is ambiguous; give the id of one:\n{listed}")
+        raise BadInputError(f"{typed!r} is ambiguous; give the id of one:\n{_id_lines(standing)}")
     return (standing or named)[-1]

@@ -56,6 +56,7 @@ _PARAMETERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
         "rules.spread": ("spread",),
         "rules.zone": ("zone",),
         "seed_kind": ("seed",),
+        "size_gib": ("size",),
         "ssh_host_keys": ("ssh_host_key",),
         "ssh_keys": ("ssh_key",),
         "starts_at": ("start",),

@@ -19,6 +19,7 @@ from controller.cli.vms.changes import (
     parse_count,
 )
 from controller.cli.vms.keys import read_public_keys, read_user_data
+from controller.cli.vms.volumes import stay_text, volumes_that_stay
 from controller.session.call_series import call_for_each
 from controller.session.completion import (
     complete_host,
@@ -446,13 +447,16 @@ def rm(
     """Delete requests with all their VMs, or single VMs."""
     # All are looked up first: a slip in the third name deletes nothing.
     found = find_targets(session.api, targets)
+    live = [] if session.json else [target for target in found if target.is_live]
+    stay = volumes_that_stay(session.api, live)
     answers = []
     for target, answer in call_for_each(
         session, found, lambda target: session.api.delete(target.path)
     ):
         if session.json:
             answers.append(answer)
-        session.print_message(_deletion_text(target, answer))
+        staying = stay_text(stay.get(target.path, ()))
+        session.print_message(_deletion_text(target, answer) + staying)
     if wait:
         answers = wait_until_gone(session.api, found, timeout_s=timeout, quiet=session.json)
         session.print_message("gone")

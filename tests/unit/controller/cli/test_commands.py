@@ -103,6 +103,7 @@ Fuga = Callable[..., Ended]
 @pytest.fixture
 def api() -> Iterator[HttpApi]:
     with http_api() as served:
+        served.on_list("/v1/volumes")
         yield served
 
 
