@@ -177,7 +177,7 @@ class Volumes:
             lock_vms(connection, vms.c.id == vm_id)
             row = _lock_row(connection, id)
             if row.vm_id == vm_id and row.state != VolumeState.DETACHING.value:
-                return _get_volume(connection, id)
+                return store_result(connection, _get_volume(connection, id))
             _check_attachable(row)
             now_there = _get_place(connection, vm_id, row.tenant_id)
             if now_there.host_id != place.host_id:
