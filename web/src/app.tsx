@@ -22,6 +22,7 @@ import { ReservationsView, ReservationView } from "./views/reservations";
 import { siteView } from "./views/site";
 import { TokenView } from "./views/token";
 import { VmsView, VmView } from "./views/vms";
+import { VolumesView } from "./views/volumes";
 
 const Rounds = lazily(async () => (await import("./views/rounds")).Rounds);
 
@@ -41,6 +42,7 @@ const NAVIGATION: readonly { name: string; operators?: true; places: readonly Pl
       { where: "vms", name: "VMs" },
       { where: "requests", name: "Requests", below: "ask" },
       { where: "reservations", name: "Reservations" },
+      { where: "volumes", name: "Volumes" },
       { where: "groups", name: "Groups" },
       { where: "keys", name: "Keys" },
       { where: "images", name: "Images" },
@@ -173,6 +175,7 @@ function View() {
     images: () => <ImagesView />,
     networks: () => <NetworksView />,
     reservations: () => (second ? <ReservationView key={second} id={second} /> : <ReservationsView />),
+    volumes: () => <VolumesView />,
     groups: () => <GroupsView />,
     events: () => <EventsView />,
     token: () => <TokenView />,

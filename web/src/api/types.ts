@@ -55,6 +55,7 @@ export type Vm = Schemas["Vm"];
 export type VmExplanation = Schemas["VmExplanation"];
 export type VmGroup = Schemas["VmGroup"];
 export type VmType = Schemas["VmType"];
+export type Volume = Schemas["Volume"];
 export type WhatIf = Schemas["WhatIfSummary"];
 export type WhatIfDetail = Schemas["WhatIfDetail"];
 export type WhatIfInput = Schemas["WhatIfInput"];

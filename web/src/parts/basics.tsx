@@ -24,9 +24,9 @@ export function ProblemMessage({ problem }: { problem: Problem | null }) {
   );
 }
 
-const GOOD = new Set(["running", "placed", "up", "active", "done", "moved", "finished"]);
+const GOOD = new Set(["running", "placed", "up", "active", "done", "moved", "finished", "attached"]);
 const BAD = new Set(["full", "lost", "down", "unreachable", "unknown", "failed", "late", "refused", "held back", "pool silent"]);
-const UNDER_WAY = new Set(["pending", "partly_placed", "absent", "starting", "draining", "maintenance", "moving", "approved", "paused", "returning", "waiting"]);
+const UNDER_WAY = new Set(["pending", "partly_placed", "absent", "starting", "draining", "maintenance", "moving", "approved", "paused", "returning", "waiting", "creating", "attaching", "detaching", "withdrawing", "removing"]);
 
 /** A state as a word with a mark: colour is never all that tells. */
 export function State({ word, title }: { word: string; title?: string }) {

@@ -17,11 +17,11 @@ interface Kind {
 }
 
 const KINDS = {
-  vms: { what: "VM", command: "fuga rm", consequence: "Their disks are gone." },
+  vms: { what: "VM", command: "fuga rm", consequence: "Their disks are gone; their volumes stay." },
   requests: {
     what: "request",
     command: "fuga rm",
-    consequence: "All their VMs end, and their disks are gone.",
+    consequence: "All their VMs end, and their disks are gone; their volumes stay.",
   },
   "ssh-keys": {
     what: "key",
@@ -43,6 +43,12 @@ const KINDS = {
     command: "fuga reservation cancel",
     action: "Give back",
     consequence: "Their room is free from the next round on; VMs that drew on them stay.",
+  },
+  volumes: {
+    what: "volume",
+    command: "fuga volume remove",
+    action: "Remove",
+    consequence: "Everything on them is gone. A volume that a VM has is refused: detach it first.",
   },
   tokens: {
     what: "token",
