@@ -306,6 +306,17 @@ def find_volume(api: Client, typed: str, tenant: str | None = None) -> Json:
     return found[0]
 
 
+def find_past_volume(api: Client, typed: str) -> Json | None:
+    """Return the volume of a name, else the latest removed one, or None; refuse several."""
+    if not _may_be_name(typed):
+        return None
+    found = list(api.items("volumes", name=typed))
+    if len(found) > 1:
+        raise BadInputError(f"{typed!r} is ambiguous; give the id of one:\n{_id_lines(found)}")
+    found = found or list(api.items("volumes", name=typed, state="removed"))
+    return found[-1] if found else None
+
+
 def _id_lines(found: Iterable[Json]) -> str:
     return "\n".join(f"  {each['name']} of {each['tenant']}: {each['id']}" for each in found)
 

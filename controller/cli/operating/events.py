@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ _PAGE: Final = 500
 
 
 class NoSubjectError(BadInputError):
-    """The typed name is that of no request, VM or host."""
+    """The typed name is that of no request, VM, host or volume."""
 
 
 def subject_text(event: Mapping[str, Any]) -> str:
@@ -75,7 +76,7 @@ def events(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Show only events of this request, VM (also one that is gone) or host",
+            help="Show only events of this request, VM (also one that is gone), host or volume",
         ),
     ] = None,
     kind: Annotated[str | None, typer.Option(help="Show only events of this kind")] = None,
@@ -152,9 +153,9 @@ def _print_event(event: Mapping[str, Any]) -> None:
 
 
 def find_subject_id(session: Session, typed: str) -> str:
-    """Return the id of the request, VM (also one that is gone) or host of this name."""
+    """Return the id of the request, VM (also one that is gone), host or volume of this name."""
     from controller.client.errors import ApiProblemError  # noqa: PLC0415
-    from controller.session.name_lookup import NameNotFoundError, find_past_target  # noqa: PLC0415
+    from controller.session.name_lookup import NameNotFoundError, find_past_target, find_past_volume  # noqa: PLC0415
 
     if _is_uuid(typed) or typed.isdigit():
         return typed
@@ -162,13 +163,15 @@ def find_subject_id(session: Session, typed: str) -> str:
         return str(find_past_target(session.api, typed, session.print_note).record["id"])
     except NameNotFoundError as error:
         nothing = error
-    try:
+    with contextlib.suppress(ApiProblemError):
         return str(session.api.get(f"hosts/{typed}")["id"])
-    except ApiProblemError:
-        raise NoSubjectError(
-            f"request, VM or host {typed!r} not found; `fuga requests --all`, `fuga vms`,"
-            f" `fuga vms --deleted` and `fuga host list` list them{nothing.suggestion}"
-        ) from None
+    if (volume := find_past_volume(session.api, typed)) is not None:
+        return str(volume["id"])
+    raise NoSubjectError(
+        f"request, VM, host or volume {typed!r} not found; `fuga requests --all`, `fuga vms`,"
+        f" `fuga vms --deleted`, `fuga host list` and `fuga volume list` list them"
+        f"{nothing.suggestion}"
+    )
 
 
 def _is_uuid(text: str) -> bool:

@@ -69,7 +69,7 @@ class EventsQuery(BaseModel):
     after: Annotated[int, Field(ge=0, le=MAX_BIGINT)] = 0
     subject: Annotated[str, Field(pattern=patterns.SUBJECT)] | None = Field(
         None,
-        description="Id or name of a request, VM or host, also one that is gone; id of others.",
+        description="Id or name of a request, VM, host or volume, also a gone one; id of others.",
     )
     kind: Annotated[str, Field(pattern=patterns.EVENT_KIND)] | None = None
     tenant: Name | None = None
@@ -93,7 +93,7 @@ class EventStreamQuery(BaseModel):
     )
     subject: Annotated[str, Field(pattern=patterns.SUBJECT)] | None = Field(
         None,
-        description="Id or name of a request, VM or host, also one that is gone; id of others.",
+        description="Id or name of a request, VM, host or volume, also a gone one; id of others.",
     )
     kind: Annotated[str, Field(pattern=patterns.EVENT_KIND)] | None = None
     tenant: Name | None = None
@@ -112,7 +112,7 @@ class AuditQuery(MomentsQuery):
     refused: bool = Field(False, description="Only calls answered with 401, 403 or 429.")
     subject: Annotated[str, Field(pattern=patterns.SUBJECT)] | None = Field(
         None,
-        description="Id or name of a request, VM or host, also one that is gone; id of others.",
+        description="Id or name of a request, VM, host or volume, also a gone one; id of others.",
     )
     request_id: Annotated[str, Field(pattern=patterns.HTTP_REQUEST_ID)] | None = Field(
         None, description="The `X-Request-Id` of the answer."

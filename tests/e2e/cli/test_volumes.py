@@ -7,8 +7,8 @@ import json
 from registry import Registry
 from tests.e2e.conftest import Fuga
 from tests.e2e.moving import a_host_of_guests, a_running_vm
+from tests.e2e.volumes import carry_out
 from tests.register import add_tenant, add_vm_type
-from tests.volumes import carry_out
 
 
 def test_a_volume_is_created_attached_shown_detached_and_removed(

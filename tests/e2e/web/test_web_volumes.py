@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from registry import Registry
+from tests.e2e.volumes import carry_out
 from tests.e2e.web.conftest import Tab
-from tests.volumes import carry_out
 
 
 def test_a_volume_is_created_attached_detached_and_removed(
