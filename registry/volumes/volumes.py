@@ -20,7 +20,15 @@ from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.locks import lock_hosts, lock_vms
 from registry.db.names import check_int, check_new_name
-from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, name_contains, page_of
+from registry.db.pages import (
+    DEFAULT_LIMIT,
+    Page,
+    check_limit,
+    cursor_uuid,
+    ids_by_name,
+    name_contains,
+    page_of,
+)
 from registry.db.row_conversion import record_of
 from registry.db.row_leases import VOLUMES
 from registry.db.schema import (
@@ -133,8 +141,6 @@ class Volumes:
             query = query.where(volumes.c.name == name)
         if vm_id is not None:
             query = query.where(volumes.c.vm_id == vm_id)
-        if host is not None:
-            query = query.where(hosts.c.name == host)
         if state is not None:
             query = query.where(volumes.c.state == state.value)
         else:
@@ -142,6 +148,9 @@ class Volumes:
         if cursor is not None:
             query = query.where(volumes.c.id > cursor_uuid(cursor))
         with self._database.read() as connection:
+            if host is not None:
+                named = ids_by_name(connection, "host", hosts, host)
+                query = query.where(volumes.c.host_id.in_(named))
             found = [record_of(Volume, row) for row in connection.execute(query)]
         return page_of(found, limit, lambda volume: (volume.id.hex,))
 

@@ -71,7 +71,7 @@ def test_subjects_have_names_and_are_found_by_them(register: Registry, fuga: Fug
     assert "db" not in of_web
     assert "host h1" in of_host
     assert "request" not in of_host
-    assert "request, VM or host 'nothing' not found" in unknown
+    assert "request, VM, host or volume 'nothing' not found" in unknown
 
 
 def test_ids_without_a_name_end_as_they_do_in_every_list(register: Registry, fuga: Fuga) -> None:
