@@ -125,6 +125,18 @@ GRIDS = {
     failed    -         -         -        -           -       absent -       removing
     removing  -         -         -        -           -       -      -       removing
     """,
+    "VOLUME": """
+                attach_requested created   attached attach_failed detach_requested detached  unanswered withdrawn vm_gone     remove_requested absent
+    unplaced    creating         -         -        -             -                -         -          -         -           removed          -
+    creating    -                attaching -        withdrawing   withdrawing      -         -          -         withdrawing -                -
+    attaching   -                -         attached detaching     detaching        -         -          -         available   -                -
+    attached    -                -         -        -             detaching        -         -          -         available   -                -
+    detaching   -                -         -        -             detaching        available attaching  -         available   -                -
+    available   attaching        -         -        -             -                -         -          -         -           removing         -
+    withdrawing -                -         -        -             -                -         -          unplaced  -           -                -
+    removing    -                -         -        -             -                -         -          -         -           -                removed
+    removed     -                -         -        -             -                -         -          -         -           -                -
+    """,  # noqa: E501 - a column for each event
     "SLOT_LOOP": """
              pause   resume
     running  paused  -
@@ -178,6 +190,7 @@ MACHINES: dict[str, tuple[type[StrEnum], type[StrEnum], StrEnum]] = {
     "ROLL": (lifecycle.RollState, lifecycle.RollEvent, lifecycle.RollState.RUNNING),
     "CONSOLE": (lifecycle.ConsoleState, lifecycle.ConsoleEvent, lifecycle.ConsoleState.WAITING),
     "COPY": (lifecycle.CopyState, lifecycle.CopyEvent, lifecycle.CopyState.ABSENT),
+    "VOLUME": (lifecycle.VolumeState, lifecycle.VolumeEvent, lifecycle.VolumeState.UNPLACED),
     "SLOT_LOOP": (
         lifecycle.SlotLoopState,
         lifecycle.SlotLoopEvent,
@@ -206,6 +219,7 @@ TERMINAL = {
     "PLAN": {"done", "cancelled", "failed"},
     "ROLL": {"done", "cancelled"},
     "COPY": {"removing"},
+    "VOLUME": {"removed"},
     "SLOT_LOOP": set(),
     "RESERVATION": {"refused", "ended", "cancelled"},
     "SPOT": {"gone"},
