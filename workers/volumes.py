@@ -34,7 +34,7 @@ def change_volume(volume_id: UUID, context: WorkerContext) -> TaskOutcome:
         return TaskOutcome.NOT_OURS
     bound = log.bind(volume_id=str(volume_id), host=step.host.name, volume=step.state)
     try:
-        with context.hosts.use(step.host) as host:
+        with context.hosts.use(step.host, pool=True) as host:
             outcome = _take_steps(step, host, context)
     except ClaimLostError:
         with suppress(ClaimLostError):
