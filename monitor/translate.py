@@ -119,6 +119,7 @@ def _to_domain_report(domain: HostDomain) -> DomainReport:
         off_reason=domain.off_reason,
         filtered=domain.filtered,
         capped_disk=domain.capped_disk,
+        attached=domain.attached,
     )
 
 

@@ -418,6 +418,8 @@ class VolumeEvent(StrEnum):
     UNANSWERED = "unanswered"  #: the guest did not release the disk in time, so it keeps it
     WITHDRAWN = "withdrawn"
     VM_GONE = "vm_gone"  #: no domain of the VM's assignment exists any more
+    DISK_GONE = "disk_gone"  #: a poll showed the VM without the disk
+    LOST = "lost"  #: an operator said that the files of its host are lost
     REMOVE_REQUESTED = "remove_requested"
     ABSENT = "absent"
 
@@ -739,7 +741,12 @@ VOLUME_TRANSITIONS: Final = _transition_table(
             e.DETACH_REQUESTED: s.DETACHING,
             e.VM_GONE: s.AVAILABLE,
         },
-        s.ATTACHED: {e.DETACH_REQUESTED: s.DETACHING, e.VM_GONE: s.AVAILABLE},
+        # A guest may answer late, after its disk was left to it.
+        s.ATTACHED: {
+            e.DETACH_REQUESTED: s.DETACHING,
+            e.DISK_GONE: s.ATTACHING,
+            e.VM_GONE: s.AVAILABLE,
+        },
         # The definition has lost the disk by then: attaching it again completes it.
         s.DETACHING: {
             e.DETACHED: s.AVAILABLE,
@@ -747,9 +754,13 @@ VOLUME_TRANSITIONS: Final = _transition_table(
             e.DETACH_REQUESTED: s.DETACHING,
             e.VM_GONE: s.AVAILABLE,
         },
-        s.AVAILABLE: {e.ATTACH_REQUESTED: s.ATTACHING, e.REMOVE_REQUESTED: s.REMOVING},
-        s.WITHDRAWING: {e.WITHDRAWN: s.UNPLACED},
-        s.REMOVING: {e.ABSENT: s.REMOVED},
+        s.AVAILABLE: {
+            e.ATTACH_REQUESTED: s.ATTACHING,
+            e.REMOVE_REQUESTED: s.REMOVING,
+            e.LOST: s.REMOVED,
+        },
+        s.WITHDRAWING: {e.WITHDRAWN: s.UNPLACED, e.LOST: s.UNPLACED},
+        s.REMOVING: {e.ABSENT: s.REMOVED, e.LOST: s.REMOVED},
     },
 )
 

@@ -157,10 +157,12 @@ def release_vms(
 
 
 def retire_hosts(registry: Registry, names: tuple[str, ...]) -> int:
-    """Retire the lab's hosts; return how many were not retired before."""
+    """Retire the lab's hosts, whose disks are gone; return how many were not retired before."""
     present = {host.name for host in registry.hosts.all()} & set(names)
     for name in sorted(present):
-        registry.hosts.change_admin(name, HostAdminEvent.RETIRE, actor=ACTOR, reason="fuga down")
+        registry.hosts.change_admin(
+            name, HostAdminEvent.RETIRE, actor=ACTOR, reason="fuga down", volumes_lost=True
+        )
     return len(present)
 
 

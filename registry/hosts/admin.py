@@ -11,6 +11,7 @@ from registry.db.clock import db_now
 from registry.db.locks import lock_hosts
 from registry.db.schema import assignments, hosts, strangers, unreleased, volumes
 from registry.errors import ConflictError
+from registry.ledger.volume_changes import lose_volumes
 from registry.lifecycle import HostAdmin, HostAdminEvent
 
 
@@ -21,8 +22,11 @@ def change_admin(
     *,
     actor: str,
     reason: str | None = None,
+    volumes_lost: bool = False,
 ) -> HostAdmin:
     """Change the administrative state of a host, and return the former one.
+
+    With ``volumes_lost`` a host is retired with its volumes, whose files are lost.
 
     Raises
     ------
@@ -37,6 +41,8 @@ def change_admin(
     if step.moved:
         if step.after == HostAdmin.RETIRED:
             _check_holds_no_vms(connection, key, row.name)
+            if volumes_lost:
+                lose_volumes(connection, key, now=db_now(connection), actor=actor)
             _check_holds_no_volumes(connection, key, row.name)
             # A retired host is not polled, so no poll would show that they are gone.
             connection.execute(delete(strangers).where(strangers.c.host_id == key))
@@ -69,6 +75,6 @@ def _check_holds_no_volumes(connection: Connection, key: UUID, name: str) -> Non
     if held:
         raise ConflictError(
             f"host {name} cannot be retired: volumes of tenants in its pool: {held};"
-            f" `fuga volume list --host {name}` names them, and their tenants remove them"
-            " (`fuga volume remove`)"
+            f" `fuga volume list --host {name}` names them. Their tenants remove them (`fuga volume"
+            f" remove`); if the pool is lost, type `fuga host remove {name} --volumes-lost`"
         )

@@ -155,20 +155,30 @@ class Hosts:
 
     @retry_on_rollback
     def change_admin(
-        self, name: str, event: HostAdminEvent, *, actor: str, reason: str | None = None
+        self,
+        name: str,
+        event: HostAdminEvent,
+        *,
+        actor: str,
+        reason: str | None = None,
+        volumes_lost: bool = False,
     ) -> Host:
         """Change the administrative state of a host.
+
+        With ``volumes_lost`` a host is retired with its volumes, whose files are lost.
 
         Raises
         ------
         ConflictError
-            If it is to be retired and an assignment holds capacity there.
+            If it is to be retired and an assignment or a volume holds capacity there.
         IllegalTransitionError
             If the host is retired.
         """
         with self._database.write() as connection:
             key = find_host_id(connection, name)
-            change_admin(connection, key, event, actor=actor, reason=reason)
+            change_admin(
+                connection, key, event, actor=actor, reason=reason, volumes_lost=volumes_lost
+            )
             return read_host(connection, key)
 
     @retry_on_rollback

@@ -36,6 +36,7 @@ from registry.ledger.fences import change_fence, is_being_fenced
 from registry.ledger.power import restore_desired_power
 from registry.ledger.release import end_missing_vms
 from registry.ledger.shared_disks import PoolSharing, sharing_of_pools
+from registry.ledger.volume_changes import attach_again
 from registry.lifecycle import (
     AssignmentState,
     FenceEvent,
@@ -48,6 +49,7 @@ from registry.lifecycle import (
 )
 from registry.reconciliation import DECIDED, Difference, LedgerAssignment, LedgerVm, vm_difference
 from registry.records.hosts import DomainReport, Host, HostReport
+from registry.volumes.host_files import volumes_without_disk
 
 #: Host label: missing VMs are rebuilt without confirmation.
 REBUILD_LABEL: Final = "on_missing=rebuild"
@@ -110,6 +112,8 @@ def record_reports(
     elsewhere = domains_on_other_hosts(connection, missing)
     missing = [row for row in missing if row.vm_id not in elsewhere]
     end_missing_vms(connection, missing, now=now, actor=actor)
+    lost = volumes_without_disk(connection, {host.id: report for host, report in believed})
+    attach_again(connection, lost, now=now, actor=actor)
     store_duplicates(connection, believed, doubles, now=now, actor=actor)
     record_silent_pools(connection, believed, now=now, actor=actor)
     return others

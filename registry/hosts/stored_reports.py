@@ -120,6 +120,7 @@ def _report_from_json(stored: Mapping[str, Any]) -> HostReport:
             | {
                 "uuid": UUID(each["uuid"]),
                 "assignment_id": UUID(each["assignment_id"]) if each["assignment_id"] else None,
+                "attached": None if each.get("attached") is None else tuple(each["attached"]),
             }
         )
         for each in stored["domains"]

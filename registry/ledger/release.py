@@ -41,7 +41,7 @@ from registry.ledger.host_backoff import record_host_backoff
 from registry.ledger.power import delete_power_changes
 from registry.ledger.request_progress import recompute_states
 from registry.ledger.shared_disks import keep_disks
-from registry.ledger.volume_release import release_volumes
+from registry.ledger.volume_changes import release_volumes
 from registry.lifecycle import AssignmentEvent, AssignmentState, VmDesired, VmObservedEvent
 from registry.networks.addresses import free_addresses
 

@@ -168,6 +168,8 @@ class DomainReport:
     filtered: bool | None = None  #: whether its interfaces have filters of fuga; None: not reported
     #: The disk that claims most, if more than the host's pool holds; it counts as the whole pool.
     capped_disk: str | None = None
+    #: Serial numbers of its disks beyond root and seed; None: not reported, by an earlier release.
+    attached: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Files of volumes in the pools of hosts, compared with what hosts report."""
+"""Volumes compared with what hosts report: their files in pools, and their disks in domains."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, select
 
-from registry.db.bulk import is_any_of
+from registry.db.bulk import chunks, is_any_of
 from registry.db.schema import volumes
 from registry.lifecycle import VolumeState
+from registry.records.hosts import HostReport
 
 #: States in which a volume's file may be absent: it is made or deleted just now.
 _UNCERTAIN: Final = (
@@ -26,6 +27,11 @@ _UNCERTAIN: Final = (
 def volume_file_name(volume_id: UUID) -> str:
     """Return the name of a volume's file in its pool, as `hypervisor.data_volume_name` does."""
     return f"fuga-volume-{volume_id}.qcow2"
+
+
+def serial_of_volume(volume_id: UUID) -> str:
+    """Return the serial number of a volume's disk, as `hypervisor.disk_serial` does."""
+    return volume_id.hex[:20]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +72,31 @@ def missing_files(
     for each in files:
         if each.is_made and each.since < started_at and each.name not in names:
             yield each
+
+
+def volumes_without_disk(
+    connection: Connection, reports: Mapping[UUID, HostReport]
+) -> Sequence[UUID]:
+    """Return the attached volumes whose VMs hosts report without the disk.
+
+    A poll that began before the volume was attached says nothing, nor does one that does not show
+    the domain, nor one of an earlier release.
+    """
+    found: list[UUID] = []
+    for some in chunks(sorted(reports)):
+        query = select(
+            volumes.c.id, volumes.c.host_id, volumes.c.assignment_id, volumes.c.due_at
+        ).where(
+            is_any_of(connection, volumes.c.host_id, some),
+            volumes.c.state == VolumeState.ATTACHED.value,
+        )
+        for row in connection.execute(query):
+            report = reports[row.host_id]
+            if row.due_at < report.started_at and any(
+                domain.assignment_id == row.assignment_id
+                and domain.attached is not None
+                and serial_of_volume(row.id) not in domain.attached
+                for domain in report.domains
+            ):
+                found.append(row.id)
+    return found

@@ -302,6 +302,11 @@ def _get_place(connection: Connection, vm_id: UUID, tenant_id: UUID) -> Row[Any]
 
 def _why_busy(row: Row[Any], what: str) -> str:
     """Return why a volume cannot be attached or removed in its present state."""
+    if row.state == VolumeState.DETACHING.value:
+        return (
+            f"volume {row.name} cannot be {what} while VM {row.vm} releases it: repeat the call"
+            " once it is available"
+        )
     if row.vm_id is not None:
         return (
             f"volume {row.name} cannot be {what}: VM {row.vm} has it ({row.state});"

@@ -60,9 +60,20 @@ def fence(
 
 
 @pass_session
-def remove(session: Session, name: NameArgument) -> None:
+def remove(
+    session: Session,
+    *,
+    name: NameArgument,
+    volumes_lost: Annotated[
+        bool,
+        typer.Option(
+            "--volumes-lost", help="Its pool is lost: remove the volumes of tenants there, too"
+        ),
+    ] = False,
+) -> None:
     """Retire a host that holds no VMs. Its history is kept."""
-    answer = session.api.hosts.delete(name)
+    query = {"volumes_lost": "true"} if volumes_lost else {}
+    answer = session.api.delete(f"hosts/{name}", **query)
     session.answer(answer, f"host {name} is retired")
 
 

@@ -16,7 +16,13 @@ from controller.rest.idempotency_keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import Operator, bearer
 from controller.rest.pages.openapi import problem_responses
-from controller.rest.schemas.hosts import FenceInput, HostChange, HostInput, HostsQuery
+from controller.rest.schemas.hosts import (
+    FenceInput,
+    HostChange,
+    HostInput,
+    HostRetirement,
+    HostsQuery,
+)
 from controller.rest.schemas.values import Name, PageOf
 from registry import HostAdminEvent
 from registry.db import Page
@@ -117,9 +123,16 @@ def change_host(
 
 
 @router.delete("/{name}", response_model=Host, responses=problem_responses(403, 404, 409))
-def retire_host(name: Name, caller: Operator, registry: RegistryDep) -> Host:
-    """Retire a host. Refused while VMs hold resources of it: move them away first."""
-    return registry.hosts.change_admin(name, HostAdminEvent.RETIRE, actor=caller.actor)
+def retire_host(
+    name: Name, query: Annotated[HostRetirement, Query()], caller: Operator, registry: RegistryDep
+) -> Host:
+    """Retire a host. Refused while VMs hold resources of it: move them away first.
+
+    Refused as well while its pool has volumes of tenants, unless the pool is lost.
+    """
+    return registry.hosts.change_admin(
+        name, HostAdminEvent.RETIRE, actor=caller.actor, volumes_lost=query.volumes_lost
+    )
 
 
 @router.post(

@@ -120,6 +120,18 @@ class HostAliases(BaseModel):
     items: list[HostAlias]
 
 
+class HostRetirement(BaseModel):
+    """What is retired with a host."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    volumes_lost: bool = Field(
+        default=False,
+        description="The host's pool is lost: its volumes of tenants are removed. Files that are"
+        " still there stay.",
+    )
+
+
 class HostsQuery(SearchQuery):
     """Selects hosts."""
 

@@ -195,6 +195,10 @@ def test_it_goes_on_where_it_was_and_down_ends_it_honestly(tmp_path: Path) -> No
         assert fuga.sql("select count(*) from hosts") == [(8,)]
         assert fuga.sql("select max(generation), count(*) from vms") == [(1, 3)]
         eventually(lambda: fuga.cli("vms").stdout.count("running") == 3)
+        for volume, vm in (("data", "web-1"), ("more", "web-2")):
+            fuga.cli("volume", "create", volume, "--size", "1", "--tenant", "a")
+            fuga.cli("volume", "attach", volume, vm, "--tenant", "a", "--wait")
+        fuga.cli("volume", "detach", "more", "--tenant", "a", "--wait")
 
         fuga.down(purge=False)
 
@@ -202,6 +206,7 @@ def test_it_goes_on_where_it_was_and_down_ends_it_honestly(tmp_path: Path) -> No
         assert fuga.sql("select distinct admin from hosts") == [("retired",)]
         assert fuga.sql("select sum(committed) from inventories") == [(0,)]
         assert fuga.sql("select distinct desired, observed from vms") == [("deleted", "absent")]
+        assert fuga.sql("select distinct state from volumes") == [("removed",)]
 
         fuga.start()
         fuga.wait_until_served()

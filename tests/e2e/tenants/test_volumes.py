@@ -13,7 +13,7 @@ from tests.e2e.conftest import Api
 from tests.e2e.moving import a_host_of_guests, a_running_vm
 from tests.e2e.volumes import carry_out, claim_step
 from tests.problems import places, the_problem
-from tests.register import ON_ANY_DATABASE
+from tests.register import ON_ANY_DATABASE, remove_vm
 
 pytestmark = ON_ANY_DATABASE
 
@@ -179,6 +179,23 @@ def test_a_host_without_room_refuses_the_volume(api: Api, vm: str) -> None:
     assert "has no room for 101 GiB more" in problem["detail"]
     assert "kvm-1" not in refused.text
     assert api.tenant_a.get(f"/v1/volumes/{made['id']}").json()["state"] == "unplaced"
+
+
+def test_a_host_whose_pool_is_lost_is_retired_with_its_volumes(api: Api, vm: str) -> None:
+    made = create(api.tenant_a)
+    api.tenant_a.post(f"/v1/volumes/{made['id']}/attach", json={"vm": vm})
+    carry_out(api.registry, made["id"])
+    assignment_id = api.registry.vms.get(uuid.UUID(vm)).assignment_id
+    assert assignment_id is not None
+    api.tenant_a.delete(f"/v1/vms/{vm}")
+    remove_vm(api.registry, assignment_id)
+
+    refused = the_problem(api.operator.delete("/v1/hosts/kvm-1"), 409, "conflict")
+    assert "`fuga host remove kvm-1 --volumes-lost`" in refused["detail"]
+    query = {"volumes_lost": "true"}
+    assert api.operator.delete("/v1/hosts/kvm-1", params=query).json()["admin"] == "retired"
+
+    assert api.tenant_a.get(f"/v1/volumes/{made['id']}").json()["state"] == "removed"
 
 
 def test_a_tenant_reads_errors_without_names_of_machines(api: Api, vm: str) -> None:

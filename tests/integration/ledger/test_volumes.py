@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from uuid import UUID, uuid4
 
 import pytest
@@ -242,6 +243,31 @@ def test_a_host_with_volumes_is_not_retired(register: Registry) -> None:
         register.hosts.change_admin(host.name, HostAdminEvent.RETIRE, actor=ACTOR)
 
 
+@pytest.mark.parametrize(
+    ("state_before", "state_after"),
+    [("available", "removed"), ("removing", "removed"), ("withdrawing", "unplaced")],
+)
+def test_a_host_whose_pool_is_lost_is_retired_with_its_volumes(
+    register: Registry, state_before: str, state_after: str
+) -> None:
+    (host,) = a_cluster(register)
+    build, volume = running(register, host), a_volume(register)
+    if state_before == "withdrawing":
+        register.volumes.attach(volume.id, build.vm_id, actor=ACTOR)
+    else:
+        attach(register, volume, build)
+    register.vms.delete(build.vm_id, actor=ACTOR)
+    remove_vm(register, build.claim.assignment_id)
+    if state_before == "removing":
+        register.volumes.remove(volume.id, actor=ACTOR)
+    assert state(register, volume) == state_before
+    register.hosts.change_admin(host.name, HostAdminEvent.RETIRE, actor=ACTOR, volumes_lost=True)
+    found = register.volumes.get(volume.id)
+    assert (found.state, found.host) == (state_after, None)
+    assert committed(register, host) == 0
+    assert register.check() == []
+
+
 def test_steps_are_due_while_their_vm_is_settled(register: Registry) -> None:
     (host,) = a_cluster(register)
     build = running(register, host)
@@ -417,3 +443,24 @@ def test_a_host_without_the_file_of_a_volume_differs(register: Registry) -> None
     ]
     register.volumes.remove(free.id, actor=ACTOR)
     assert differences(names["lost"]) == [], "it is deleted just now"
+
+
+def test_a_vm_that_lost_the_disk_gets_it_again(register: Registry) -> None:
+    (host,) = a_cluster(register)
+    build = running(register, host)
+    volume = a_volume(register)
+    before = register.now()
+    attach(register, volume, build)
+
+    def poll(*serials: str, started_at: datetime | None = None, known: bool = True) -> VolumeState:
+        domain = replace(a_domain(build), attached=serials if known else None)
+        file = f"fuga-volume-{volume.id}.qcow2"
+        begun = started_at or register.now()
+        register.hosts.record_report(host.id, a_report(domain, volumes=(file,), started_at=begun))
+        return state(register, volume)
+
+    assert poll(volume.id.hex[:20]) is VolumeState.ATTACHED
+    assert poll(started_at=before) is VolumeState.ATTACHED, "it began before the disk was there"
+    assert poll(known=False) is VolumeState.ATTACHED, "an earlier release reports no disks"
+    assert poll("another") is VolumeState.ATTACHING
+    assert advance(register, volume, VolumeEvent.ATTACHED) is VolumeState.ATTACHED

@@ -144,6 +144,20 @@ def test_a_guest_that_keeps_its_disk_is_asked_until_its_time_is_over(
     assert world.volume.last_error is None
 
 
+def test_a_guest_that_releases_its_disk_too_late_gets_it_again(world: VolumeWorld) -> None:
+    world.attach()
+    world.step()
+    serial = disk_serial(world.id)
+    released = world.host.detach_disk(
+        str(world.vm_id), assignment_id=str(world.assignment_id), serial=serial
+    )
+    assert released
+    world.report()
+    assert world.volume.state == "attaching"
+    assert world.step() is TaskOutcome.DONE
+    assert world.serials_of(world.vm_id) == {serial}
+
+
 def test_an_attachment_that_the_host_refuses_leaves_no_file(world: VolumeWorld) -> None:
     before = world.committed()["disk_gib"]
     world.attach()
