@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from controller.embedded.lab_hosts import stop_lab
 from controller.embedded.processes import terminate_all, terminate_leftovers
+from controller.embedded.site_database import AnotherDatabaseError, check_site
 from controller.embedded.state import (
     AlreadyRunningError,
     SetupRecord,
@@ -54,7 +55,7 @@ def run_down(*, purge: bool) -> None:
                     stop_lab(state.lab)
                     message = "its records are removed with the state"
                 else:
-                    message = remove_site(settings, state)
+                    message = _remove_site_of_state(settings, state, purge=purge)
             echo(f"stopped: the lab; {message}")
         elif memory.hosts_from == "file":
             echo("your hosts and their VMs keep running; `fuga up` continues.")
@@ -92,6 +93,17 @@ def end_running_up(state: StateDir) -> bool:
     return True
 
 
+def _remove_site_of_state(settings: ControllerSettings, state: StateDir, *, purge: bool) -> str:
+    """Remove the lab's site; with ``purge`` only the lab if the database is another's."""
+    try:
+        return remove_site(settings, state)
+    except AnotherDatabaseError:
+        if not purge:
+            raise
+        stop_lab(state.lab)
+        return "the database that is set now is another site's and stays as it is"
+
+
 def remove_site(settings: ControllerSettings, state: StateDir) -> str:
     """End the lab, release its VMs and retire its hosts; return a summary.
 
@@ -99,7 +111,10 @@ def remove_site(settings: ControllerSettings, state: StateDir) -> str:
     that the domains are absent. If it is interrupted, the next `fuga down` or `fuga up`
     finishes it.
     """
-    memory = dataclasses.replace(SetupRecord.load(state), ending=True).save(state)
+    memory = SetupRecord.load(state)
+    if memory.lab_hosts:  # hosts of another site may have the names of these
+        check_site(memory, state, settings.resolved_database_url())
+    memory = dataclasses.replace(memory, ending=True).save(state)
     stop_lab(state.lab)
     message = "nothing was registered"
     if memory.lab_hosts:
@@ -110,7 +125,7 @@ def remove_site(settings: ControllerSettings, state: StateDir) -> str:
         finally:
             registry.close()
         message = f"{hosts} hosts are retired, {vms} VMs on them are recorded as deleted"
-    SetupRecord(catalogue=memory.catalogue).save(state)
+    SetupRecord(catalogue=memory.catalogue, site=memory.site).save(state)
     return message
 
 

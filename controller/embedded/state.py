@@ -96,6 +96,7 @@ class SetupRecord:
     registered: bool = False  #: are all the lab's hosts in the register?
     catalogue: bool = False  #: have VM types and tenants been made?
     ending: bool = False  #: `fuga down` began and has not finished
+    site: str | None = None  #: fingerprint of its database; None: not known yet
 
     @property
     def default_image(self) -> str | None:

@@ -28,6 +28,7 @@ from controller.embedded.lab_watch import LabWatch
 from controller.embedded.listen_address import choose_listen_address
 from controller.embedded.processes import FUGA, ChildSupervisor, terminate_leftovers
 from controller.embedded.reports import NEEDED_FOR, processes_without_report
+from controller.embedded.site_database import check_site
 from controller.embedded.state import SetupRecord, StateDir, lock_state_dir
 from controller.embedded.status_lines import StatusLines
 from controller.policies import check_policies
@@ -135,8 +136,12 @@ class LocalSite:
         with self._timed_step("database") as done:
             if self.settings.database_url is None and not self.state.database.exists():
                 # A database that was removed alone is a request to start over with an empty one.
-                self._save_setup(registered=False, catalogue=False)
-            revision = upgrade_database(self.settings.resolved_database_url())
+                self._save_setup(registered=False, catalogue=False, site=None)
+            url_of_database = self.settings.resolved_database_url()
+            # Before another site's database is upgraded, and after, as an older one cannot be read.
+            check_site(self.memory, self.state, url_of_database)
+            revision = upgrade_database(url_of_database)
+            self._save_setup(site=check_site(self.memory, self.state, url_of_database))
             done(f"at revision {revision}")
         if self.memory.ending:
             with self._timed_step("lab") as done:

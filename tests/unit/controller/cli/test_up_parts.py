@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import os
 import socket
 from collections.abc import Sequence
@@ -8,16 +9,20 @@ from typing import Any
 
 import pytest
 
-from controller.embedded.down import remove_files
+from controller.embedded.down import remove_files, remove_site
 from controller.embedded.environment import child_environ
 from controller.embedded.lab_hosts import LabHosts
 from controller.embedded.listen_address import choose_listen_address
 from controller.embedded.setup import CAPACITIES, lab_host_bodies
+from controller.embedded.site_database import AnotherDatabaseError, check_site
 from controller.embedded.state import AlreadyRunningError, SetupRecord, StateDir, lock_state_dir
 from controller.embedded.up import LocalSite
+from controller.settings import ControllerSettings
 from controller.terminal.errors import BadInputError, CliError
 from lab.cluster import LabHost
+from registry import Registry, upgrade
 from registry.db.private_files import ForeignOwnerError
+from tests.register import add_host
 
 
 @pytest.fixture
@@ -254,3 +259,41 @@ def test_where_all_report_nobody_is_named(
     said = capsys.readouterr().out
     assert "reports    control, monitor, worker (" in said
     assert "no worker" not in said
+
+
+@pytest.fixture
+def of_this_site(register: Registry, register_url: str, state: StateDir) -> SetupRecord:
+    """The record of a site whose database is the register's."""
+    add_host(register, "host-1")
+    record = SetupRecord(hosts_from="lab", registered=True, lab_hosts=("host-1",))
+    site = check_site(record, state, register_url)
+    assert site is not None
+    return dataclasses.replace(record, site=site)
+
+
+def test_a_state_folder_belongs_to_its_database(
+    of_this_site: SetupRecord, state: StateDir, register_url: str, tmp_path: Path
+) -> None:
+    assert check_site(of_this_site, state, register_url) == of_this_site.site
+    another = f"sqlite:///{tmp_path / 'another.db'}"
+    assert check_site(of_this_site, state, another) is None, "it is not there yet"
+    upgrade(another)
+
+    for record in (of_this_site, dataclasses.replace(of_this_site, site=None)):
+        with pytest.raises(
+            AnotherDatabaseError, match=r"FUGA_DATABASE_URL as it was.*FUGA_STATE_DIR"
+        ):
+            check_site(record, state, another)
+    assert check_site(SetupRecord(), state, another) not in {None, of_this_site.site}
+
+
+def test_down_changes_no_database_of_another_site(
+    of_this_site: SetupRecord, state: StateDir, register: Registry, register_url: str
+) -> None:
+    dataclasses.replace(of_this_site, site="0" * 16).save(state)
+    settings = ControllerSettings(database_url=register_url, state_dir=state.path)
+
+    with pytest.raises(AnotherDatabaseError):
+        remove_site(settings, state)
+
+    assert register.hosts.get("host-1").admin == "active"
