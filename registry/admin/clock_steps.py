@@ -60,15 +60,18 @@ from registry.db.schema import (
     tokens,
     unreleased,
     vms,
+    volumes,
     what_ifs,
 )
 from registry.ledger.host_backoff import BUILD_AVOID_S
 from registry.ledger.power import MAX_TIMEOUT_S
 from registry.moves.rolls import LEASE_S as ROLL_LEASE_S
 from registry.records.liveness import ClockStep
+from registry.records.volumes import DETACH_TIMEOUT_S
 from registry.rounds.leases import CONTROL_LEASE
 from registry.tasks.assignments import HOLD_BACK_S, MAX_HOLD_BACK_S
 from registry.tasks.fencing import MAX_RETRY_DELAY_S, RETRY_DELAY_S
+from registry.tasks.volume_steps import LONGEST_PAUSE_S
 from registry.tenancy.logins import LINK_TTL_S
 
 #: Times at most this far ahead are left alone: clocks are adjusted by fractions of a second.
@@ -286,6 +289,9 @@ def _limited_times(lengths: LeaseLengths, *, stepped: bool = False) -> Iterator[
             "due_at": _DUE_S,
             "force_at": MAX_TIMEOUT_S,
         },
+    )
+    yield _LimitedTimes(
+        volumes, {**worker, "due_at": LONGEST_PAUSE_S, "detach_until": DETACH_TIMEOUT_S}
     )
     console = {
         "lease_until": _CONSOLE_LEASE_S,

@@ -45,7 +45,8 @@ WORK_STATES: Final = tuple(
 MAX_REFUSALS: Final = 5
 _POLL_S: Final = 1.0
 _AFTER_TROUBLE_S: Final = 5.0
-_LONGEST_PAUSE_S: Final = 300.0
+#: The longest pause between two attempts.
+LONGEST_PAUSE_S: Final = 300.0
 _UNANSWERED: Final = (
     "the guest did not release the disk within {} s, and keeps it: unmount it there and detach it"
     " again, or stop the VM first"
@@ -164,7 +165,7 @@ class VolumeSteps:
                 _apply(connection, row, VolumeEvent.ATTACH_FAILED, now=now, error=error)
                 VOLUMES.release_claim(connection, claim.volume_id)
                 return
-            pause_s = min(_AFTER_TROUBLE_S * 2 ** min(attempts, 10), _LONGEST_PAUSE_S)
+            pause_s = min(_AFTER_TROUBLE_S * 2 ** min(attempts, 10), LONGEST_PAUSE_S)
             if error is None:
                 pause_s = _POLL_S
             values: dict[str, Any] = {} if error is None else {"last_error": error}

@@ -79,7 +79,7 @@ SAID = [
     ("token create --tenant c", "--tenant: tenant 'c' not found; known: a and b"),
     ("token revoke ops-tokn", "no valid token is called 'ops-tokn'; did you mean ops-token?"),
     ("resource set vcpsu --overhead 1", "resource 'vcpsu' not found; did you mean vcpus?"),
-    ("events --subject wbe", "request, VM or host 'wbe' not found"),
+    ("events --subject wbe", "request, VM, host or volume 'wbe' not found"),
     ("events --kind X", "--kind: found 'X', allowed is a kind of event (see `fuga events`)"),
     ("audit --method GET", "--method: found 'GET', allowed is one of POST, PATCH, PUT and DELETE"),
     ("image show lab", "image 'lab' not found; none exist yet"),

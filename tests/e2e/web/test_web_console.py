@@ -249,7 +249,7 @@ def test_views_are_chosen_from_a_menu_where_there_is_no_room_for_a_row(
         expect(menu).to_have_text("☰ Overview")
         expect(links).to_have_count(0)
         menu.press("Enter")
-        expect(links).to_have_count(18)
+        expect(links).to_have_count(19)
         tab.page.keyboard.press("Escape")
         expect(links).to_have_count(0)
 

@@ -54,6 +54,7 @@ LEFT_ALONE: Final[dict[str, set[str]]] = {
     "hosts": {"created_at"},
     "requests": {"created_at", "updated_at", "ending_since", "expires_at"},
     "vms": {"created_at", "deleted_at", "paused_since"},
+    "volumes": {"created_at", "removed_at"},
     "images": {"created_at", "removed_at", "held_at"},
     "image_copies": {"created_at"},
     "assignments": {"created_at"},

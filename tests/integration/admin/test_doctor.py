@@ -14,7 +14,7 @@ pytestmark = pytest.mark.sampled(3)
 PLANTED = {
     "committed drifted": (
         "UPDATE inventories SET committed = committed + 1 WHERE resource = 'vcpus'",
-        "committed vcpus is 3, its assignments hold 2",
+        "committed vcpus is 3, its assignments and volumes hold 2",
     ),
     "an inventory lost": (
         "DELETE FROM inventories WHERE resource = 'disk_gib'",
