@@ -786,6 +786,14 @@ WITH_VM: Final = (
     VolumeState.ATTACHED,
     VolumeState.DETACHING,
 )
+#: States of volumes in which a worker has something to do.
+CHANGING_VOLUMES: Final = (
+    VolumeState.CREATING,
+    VolumeState.ATTACHING,
+    VolumeState.DETACHING,
+    VolumeState.WITHDRAWING,
+    VolumeState.REMOVING,
+)
 #: States of volumes without a file on any host.
 WITHOUT_FILE: Final = (VolumeState.UNPLACED, VolumeState.REMOVED)
 #: States of moves that are not over.

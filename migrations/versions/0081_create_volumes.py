@@ -170,6 +170,7 @@ def upgrade() -> None:
         sa.Column("lease_owner", sa.Text()),
         sa.Column("lease_until", TIME),
         sa.Column("created_at", TIME, nullable=False),
+        sa.Column("changed_at", TIME, nullable=False),
         sa.Column("removed_at", TIME),
         sa.CheckConstraint(
             "state IN ('unplaced', 'creating', 'attaching', 'attached', 'detaching',"

@@ -291,7 +291,8 @@ def _limited_times(lengths: LeaseLengths, *, stepped: bool = False) -> Iterator[
         },
     )
     yield _LimitedTimes(
-        volumes, {**worker, "due_at": LONGEST_PAUSE_S, "detach_until": DETACH_TIMEOUT_S}
+        volumes,
+        {**worker, "due_at": LONGEST_PAUSE_S, "detach_until": DETACH_TIMEOUT_S, "changed_at": 0},
     )
     console = {
         "lease_until": _CONSOLE_LEASE_S,

@@ -1006,6 +1006,7 @@ volumes = Table(
     Column("lease_owner", Text),
     Column("lease_until", UtcDateTime),
     Column("created_at", UtcDateTime, nullable=False),
+    Column("changed_at", UtcDateTime, nullable=False),  # its state
     Column("removed_at", UtcDateTime),
     _state_check("state", VolumeState),
     CheckConstraint("size_gib >= 1", name="size_positive"),

@@ -1,8 +1,8 @@
-"""Changes of volumes that neither a call nor a worker makes: their VM, disk or host is gone."""
+"""Changes of volumes: what follows from each state, and what follows from the end of others."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -14,7 +14,7 @@ from registry.audit.events import record_events
 from registry.db.bulk import chunks, is_any_of
 from registry.db.row_leases import VOLUMES
 from registry.db.schema import tenants, volumes
-from registry.lifecycle import WITH_VM, WITHOUT_FILE, VolumeEvent, VolumeState
+from registry.lifecycle import CHANGING_VOLUMES, WITH_VM, WITHOUT_FILE, VolumeEvent, VolumeState
 
 
 def release_volumes(
@@ -28,7 +28,7 @@ def release_volumes(
     for some in chunks(sorted(assignment_ids)):
         which = is_any_of(connection, volumes.c.assignment_id, some)
         history += [
-            _write_event(connection, row, VolumeEvent.VM_GONE, now=now, actor=actor)
+            change_volume(connection, row, VolumeEvent.VM_GONE, now=now, actor=actor)[1]
             for row in _lock_volumes(connection, which)
         ]
     return history
@@ -44,7 +44,7 @@ def attach_again(
         record_events(
             connection,
             [
-                _write_event(connection, row, VolumeEvent.DISK_GONE, now=now, actor=actor)
+                change_volume(connection, row, VolumeEvent.DISK_GONE, now=now, actor=actor)[1]
                 for row in _lock_volumes(connection, and_(which, attached))
             ],
         )
@@ -55,7 +55,7 @@ def lose_volumes(connection: Connection, host_id: UUID, *, now: datetime, actor:
     rows = _lock_volumes(connection, volumes.c.host_id == host_id)
     record_events(
         connection,
-        [_write_event(connection, row, VolumeEvent.LOST, now=now, actor=actor) for row in rows],
+        [change_volume(connection, row, VolumeEvent.LOST, now=now, actor=actor)[1] for row in rows],
     )
     return len(rows)
 
@@ -72,22 +72,38 @@ def _lock_volumes(connection: Connection, which: ColumnElement[bool]) -> Sequenc
     return connection.execute(query).all()
 
 
-def _write_event(
-    connection: Connection, row: Row[Any], event: VolumeEvent, *, now: datetime, actor: str
-) -> dict[str, Any]:
-    """Change the state of a locked volume by an event; return the row of the history."""
+def change_volume(
+    connection: Connection,
+    row: Row[Any],
+    event: VolumeEvent,
+    *,
+    now: datetime,
+    actor: str,
+    reason: str | None = None,
+    data: Mapping[str, Any] | None = None,
+    keep_claim: bool = False,
+    **values: Any,
+) -> tuple[VolumeState, dict[str, Any]]:
+    """Change the state of a locked volume; return the new state, and the row of the history.
+
+    Columns that follow from the state are written as well; ``values`` are further ones. The claim
+    of a worker ends, unless it is kept for what the new state requires.
+    """
     step = VOLUME.step(row.state, event)
-    values: dict[str, Any] = {**VOLUMES.none, "due_at": now, "sent_at": None, "attempts": 0}
-    if step.after not in WITH_VM:
+    after = step.after
+    values |= {"changed_at": now, "due_at": now, "sent_at": None, "attempts": 0}
+    if not (keep_claim and after in CHANGING_VOLUMES):
+        values |= VOLUMES.none
+    if after not in WITH_VM:
         values |= {"vm_id": None, "assignment_id": None, "detach_until": None}
-    if step.after in WITHOUT_FILE:
+    if after in WITHOUT_FILE:
         values["host_id"] = None
-    if step.after == VolumeState.REMOVED:
+    if after == VolumeState.REMOVED:
         values["removed_at"] = now
     connection.execute(
-        update(volumes).where(volumes.c.id == row.id).values(state=step.after.value, **values)
+        update(volumes).where(volumes.c.id == row.id).values(state=after.value, **values)
     )
-    data = {"name": row.name}
-    if row.vm_id is not None:
-        data["vm"] = str(row.vm_id)
-    return step.row(now, actor, row.id, tenant=row.tenant, data=data)
+    known = {"name": row.name} if row.vm_id is None else {"name": row.name, "vm": str(row.vm_id)}
+    return after, step.row(
+        now, actor, row.id, tenant=row.tenant, reason=reason, data={**known, **(data or {})}
+    )

@@ -10,9 +10,10 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, or_, select
 
 from registry.audit.changes import VOLUME
+from registry.audit.events import record_events
 from registry.db.clock import db_now
 from registry.db.engine import Database, retry_on_rollback
 from registry.db.host_access import HOST_COLUMNS, to_host_access
@@ -20,27 +21,19 @@ from registry.db.locks import lock_hosts
 from registry.db.row_leases import ASSIGNMENTS, VOLUMES, is_claimed
 from registry.db.schema import assignments, hosts, is_moving, tenants, vms, volumes
 from registry.errors import ClaimLostError
+from registry.ledger.volume_changes import change_volume
 from registry.lifecycle import (
+    CHANGING_VOLUMES,
     OUT_OF_REACH,
     AssignmentState,
     HostAdmin,
-    VmObserved,
     VolumeEvent,
     VolumeState,
 )
 from registry.records.volumes import DETACH_TIMEOUT_S, VolumeClaim, VolumeStep
+from registry.tasks.power_steps import SEEN
 
-#: States of volumes that a worker changes.
-WORK_STATES: Final = tuple(
-    state.value
-    for state in (
-        VolumeState.CREATING,
-        VolumeState.ATTACHING,
-        VolumeState.DETACHING,
-        VolumeState.WITHDRAWING,
-        VolumeState.REMOVING,
-    )
-)
+WORK_STATES: Final = tuple(state.value for state in CHANGING_VOLUMES)
 #: Refusals by the host in a row after which an attachment is given up.
 MAX_REFUSALS: Final = 5
 _POLL_S: Final = 1.0
@@ -51,7 +44,6 @@ _UNANSWERED: Final = (
     "the guest did not release the disk within {} s, and keeps it: unmount it there and detach it"
     " again, or stop the VM first"
 )
-_SEEN: Final = (VmObserved.RUNNING.value, VmObserved.STOPPED.value)
 
 _SELECT: Final[Select[Any]] = (
     select(
@@ -81,7 +73,7 @@ def is_vm_ready(now: datetime) -> ColumnElement[bool]:
             assignments.c.id == volumes.c.assignment_id,
             assignments.c.state == AssignmentState.ACTIVE.value,
             ASSIGNMENTS.is_unclaimed(now),
-            vms.c.observed.in_(_SEEN),
+            vms.c.observed.in_(SEEN),
             ~is_moving(vms.c.id),
         )
         .correlate(volumes)
@@ -195,7 +187,7 @@ def _is_due(row: Row[Any], now: datetime) -> bool:
     return row.assignment_id is None or (
         row.assignment_state == AssignmentState.ACTIVE.value
         and (row.build_until is None or row.build_until <= now)
-        and row.observed in _SEEN
+        and row.observed in SEEN
         and not row.is_moving
     )
 
@@ -212,27 +204,18 @@ def _apply(
     """Change the state of a volume by a step of its worker, and record it."""
     if (row.state, event) not in VOLUME.table:
         raise ClaimLostError(f"volume {row.id}", f"it is {row.state} by now")
-    step = VOLUME.step(row.state, event)
-    after = step.after
-    values: dict[str, Any] = {"state": after.value, "attempts": 0, "due_at": now}
     # Why an attachment or a detachment was given up stays until the next call.
-    if error is not None:
-        values["last_error"] = error
-    if after in {VolumeState.AVAILABLE, VolumeState.WITHDRAWING}:
-        values |= {"vm_id": None, "assignment_id": None, "detach_until": None}
-    if after in {VolumeState.UNPLACED, VolumeState.REMOVED}:
-        values["host_id"] = None
-    if after == VolumeState.REMOVED:
-        values["removed_at"] = now
-    if after == VolumeState.ATTACHING:
-        values["detach_until"] = None
-    if after.value not in WORK_STATES:
-        values |= VOLUMES.none
-    connection.execute(update(volumes).where(volumes.c.id == row.id).values(**values))
-    data = {"name": row.name, "host": row.host_name}
-    if row.vm_id is not None:
-        data["vm"] = str(row.vm_id)
-    step.record_event(
-        connection, now, row.lease_owner, row.id, tenant=row.tenant, reason=error, data=data
+    values = {} if error is None else {"last_error": error}
+    after, history = change_volume(
+        connection,
+        row,
+        event,
+        now=now,
+        actor=row.lease_owner,
+        reason=error,
+        data={"host": row.host_name},
+        keep_claim=True,
+        **values,
     )
+    record_events(connection, [history])
     return after

@@ -58,7 +58,7 @@ def read_volume_files(
                 volume=row.name,
                 size_gib=row.size_gib,
                 is_made=row.state not in _UNCERTAIN,
-                since=row.due_at,
+                since=row.changed_at,
             )
         )
     return found
@@ -85,14 +85,14 @@ def volumes_without_disk(
     found: list[UUID] = []
     for some in chunks(sorted(reports)):
         query = select(
-            volumes.c.id, volumes.c.host_id, volumes.c.assignment_id, volumes.c.due_at
+            volumes.c.id, volumes.c.host_id, volumes.c.assignment_id, volumes.c.changed_at
         ).where(
             is_any_of(connection, volumes.c.host_id, some),
             volumes.c.state == VolumeState.ATTACHED.value,
         )
         for row in connection.execute(query):
             report = reports[row.host_id]
-            if row.due_at < report.started_at and any(
+            if row.changed_at < report.started_at and any(
                 domain.assignment_id == row.assignment_id
                 and domain.attached is not None
                 and serial_of_volume(row.id) not in domain.attached

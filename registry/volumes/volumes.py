@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, Select, and_, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, and_, func, insert, select
 
 from registry.audit.changes import VOLUME
-from registry.audit.events import record_event
+from registry.audit.events import record_event, record_events
 from registry.db.clock import db_now
 from registry.db.engine import Database, retry_on_rollback
 from registry.db.idempotency_keys import store_result
@@ -30,7 +30,6 @@ from registry.db.pages import (
     page_of,
 )
 from registry.db.row_conversion import record_of
-from registry.db.row_leases import VOLUMES
 from registry.db.schema import (
     assignments,
     hosts,
@@ -42,8 +41,10 @@ from registry.db.schema import (
     volumes,
 )
 from registry.errors import ConflictError, DuplicateError, NotFoundError
-from registry.lifecycle import AssignmentState, VmDesired, VmObserved, VolumeEvent, VolumeState
+from registry.ledger.volume_changes import change_volume
+from registry.lifecycle import AssignmentState, VmDesired, VolumeEvent, VolumeState
 from registry.records.volumes import DETACH_TIMEOUT_S, Volume
+from registry.tasks.power_steps import SEEN
 from registry.tenancy.quota_use import check_amounts
 from registry.tenancy.tree import key_query, lock_requesting_tenant
 
@@ -52,7 +53,6 @@ MAX_SIZE_GIB: Final = 1 << 20
 MAX_ATTACHED: Final = 16
 #: Volumes of one tenant that are not removed.
 MAX_OF_TENANT: Final = 10_000
-_SEEN: Final = (VmObserved.RUNNING.value, VmObserved.STOPPED.value)
 
 _SELECT: Final[Select[Any]] = (
     select(
@@ -108,6 +108,7 @@ class Volumes:
                     size_gib=size_gib,
                     state=VolumeState.UNPLACED.value,
                     due_at=now,
+                    changed_at=now,
                     created_at=now,
                 )
             )
@@ -192,13 +193,13 @@ class Volumes:
             if now_there.host_id != place.host_id:
                 raise ConflictError(f"VM {place.name} changed its host just now: repeat the call")
             _check_can_take(connection, row, now_there)
-            _apply(
+            _carry_out_call(
                 connection,
                 row,
                 VolumeEvent.ATTACH_REQUESTED,
                 now=db_now(connection),
                 actor=actor,
-                data={"vm": place.name, "host": now_there.host},
+                data={"vm": str(vm_id), "host": now_there.host},
                 vm_id=vm_id,
                 assignment_id=now_there.assignment_id,
                 host_id=now_there.host_id,
@@ -215,7 +216,7 @@ class Volumes:
             row = _lock_row(connection, id)
             if (row.state, VolumeEvent.DETACH_REQUESTED) in VOLUME.table:
                 now = db_now(connection)
-                _apply(
+                _carry_out_call(
                     connection,
                     row,
                     VolumeEvent.DETACH_REQUESTED,
@@ -241,7 +242,7 @@ class Volumes:
             if row.state not in _GOING:
                 if (row.state, VolumeEvent.REMOVE_REQUESTED) not in VOLUME.table:
                     raise ConflictError(_why_busy(row, "removed"))
-                _apply(
+                _carry_out_call(
                     connection,
                     row,
                     VolumeEvent.REMOVE_REQUESTED,
@@ -327,7 +328,7 @@ def _check_can_take(connection: Connection, row: Row[Any], place: Row[Any]) -> N
     """Raise `ConflictError` unless a VM, which is locked, can take a volume."""
     if place.desired == VmDesired.DELETED.value:
         raise ConflictError(f"VM {place.name} is deleted")
-    if place.state != AssignmentState.ACTIVE.value or place.observed not in _SEEN:
+    if place.state != AssignmentState.ACTIVE.value or place.observed not in SEEN:
         what = "has no host" if place.state is None else f"is {place.observed}"
         raise ConflictError(f"VM {place.name} {what}: a volume needs a VM that is built")
     if place.is_moving:
@@ -361,7 +362,7 @@ def _has_room(connection: Connection, host_id: UUID, size_gib: int) -> bool:
     return connection.execute(fits).first() is not None
 
 
-def _apply(
+def _carry_out_call(
     connection: Connection,
     row: Row[Any],
     event: VolumeEvent,
@@ -371,15 +372,8 @@ def _apply(
     data: dict[str, Any] | None = None,
     **values: Any,
 ) -> None:
-    """Change the state of a locked volume by a call, which a worker carries out at once."""
-    step = VOLUME.step(row.state, event)
-    if step.after == VolumeState.REMOVED:
-        values |= {"removed_at": now}
-    if step.after == VolumeState.WITHDRAWING:
-        values |= {"vm_id": None, "assignment_id": None}
-    values |= {"due_at": now, "sent_at": None, "attempts": 0, "last_error": None, **VOLUMES.none}
-    connection.execute(
-        update(volumes).where(volumes.c.id == row.id).values(state=step.after.value, **values)
+    """Change the state of a locked volume by a call; what failed before it is over."""
+    _, history = change_volume(
+        connection, row, event, now=now, actor=actor, data=data, last_error=None, **values
     )
-    data = {"name": row.name, **(data or {})}
-    step.record_event(connection, now, actor, row.id, tenant=row.tenant, data=data)
+    record_events(connection, [history])
