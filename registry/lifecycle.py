@@ -779,6 +779,8 @@ SLOT_LOOP_TRANSITIONS: Final = _transition_table(
     lambda s, e: {s.RUNNING: {e.PAUSE: s.PAUSED}, s.PAUSED: {e.RESUME: s.RUNNING}},
 )
 
+#: Observed states of VMs with a domain: an absent one is built or has no place, a lost one is gone.
+WITH_DOMAIN: Final = (VmObserved.RUNNING.value, VmObserved.STOPPED.value)
 #: States of volumes that a VM has, or is about to have or to lose.
 WITH_VM: Final = (
     VolumeState.CREATING,

@@ -57,6 +57,7 @@ from registry.ledger.placeable import ABSENT
 from registry.lifecycle import (
     OPEN_MOVES,
     OUT_OF_REACH,
+    WITH_DOMAIN,
     AssignmentState,
     CopyState,
     HostAdmin,
@@ -65,7 +66,6 @@ from registry.lifecycle import (
 )
 from registry.records.work import Due
 from registry.tasks.next_moves import waiting_moves
-from registry.tasks.power_steps import SEEN
 from registry.tasks.queues import (
     CHANGE_VOLUME,
     CREATE,
@@ -167,7 +167,9 @@ def _power_query(sweep: _OutboxSweep) -> Select[Any]:
         .correlate(power_actions)
         .scalar_subquery()
     )
-    seen = select(vms.c.id).where(vms.c.id == power_actions.c.vm_id, vms.c.observed.in_(SEEN))
+    seen = select(vms.c.id).where(
+        vms.c.id == power_actions.c.vm_id, vms.c.observed.in_(WITH_DOMAIN)
+    )
     query = select(power_actions).select_from(
         power_actions.join(assignments, assignments.c.id == its_place)
     )

@@ -26,10 +26,10 @@ from registry.errors import ClaimLostError
 from registry.lifecycle import (
     OUT_OF_REACH,
     POWER_TRANSITIONS,
+    WITH_DOMAIN,
     AssignmentState,
     PowerEvent,
     PowerState,
-    VmObserved,
     VmObservedEvent,
 )
 from registry.networks.addresses import read_interface_rules
@@ -42,8 +42,6 @@ MAX_REFUSALS: Final = 5
 _SOONEST_S: Final = 0.5
 _LATEST_S: Final = 5.0
 _AFTER_TROUBLE_S: Final = 5.0
-#: Before it was seen there is a build at work; one that is lost has no domain.
-SEEN: Final = (VmObserved.RUNNING.value, VmObserved.STOPPED.value)
 
 #: What an event of a step says of the VM itself.
 _OBSERVED: Final = {
@@ -173,7 +171,7 @@ def _is_step_due(row: Row[Any], now: datetime) -> bool:
         and row.due_at <= now
         and row.assignment_state == AssignmentState.ACTIVE.value
         and (row.build_until is None or row.build_until <= now)
-        and row.observed in SEEN
+        and row.observed in WITH_DOMAIN
         and not row.is_moving
         and row.health not in OUT_OF_REACH
     )

@@ -25,13 +25,13 @@ from registry.ledger.volume_changes import change_volume
 from registry.lifecycle import (
     CHANGING_VOLUMES,
     OUT_OF_REACH,
+    WITH_DOMAIN,
     AssignmentState,
     HostAdmin,
     VolumeEvent,
     VolumeState,
 )
 from registry.records.volumes import DETACH_TIMEOUT_S, VolumeClaim, VolumeStep
-from registry.tasks.power_steps import SEEN
 
 WORK_STATES: Final = tuple(state.value for state in CHANGING_VOLUMES)
 #: Refusals by the host in a row after which an attachment is given up.
@@ -73,7 +73,7 @@ def is_vm_ready(now: datetime) -> ColumnElement[bool]:
             assignments.c.id == volumes.c.assignment_id,
             assignments.c.state == AssignmentState.ACTIVE.value,
             ASSIGNMENTS.is_unclaimed(now),
-            vms.c.observed.in_(SEEN),
+            vms.c.observed.in_(WITH_DOMAIN),
             ~is_moving(vms.c.id),
         )
         .correlate(volumes)
@@ -187,7 +187,7 @@ def _is_due(row: Row[Any], now: datetime) -> bool:
     return row.assignment_id is None or (
         row.assignment_state == AssignmentState.ACTIVE.value
         and (row.build_until is None or row.build_until <= now)
-        and row.observed in SEEN
+        and row.observed in WITH_DOMAIN
         and not row.is_moving
     )
 

@@ -42,9 +42,8 @@ from registry.db.schema import (
 )
 from registry.errors import ConflictError, DuplicateError, NotFoundError
 from registry.ledger.volume_changes import change_volume
-from registry.lifecycle import AssignmentState, VmDesired, VolumeEvent, VolumeState
+from registry.lifecycle import WITH_DOMAIN, AssignmentState, VmDesired, VolumeEvent, VolumeState
 from registry.records.volumes import DETACH_TIMEOUT_S, Volume
-from registry.tasks.power_steps import SEEN
 from registry.tenancy.quota_use import check_amounts
 from registry.tenancy.tree import key_query, lock_requesting_tenant
 
@@ -328,7 +327,7 @@ def _check_can_take(connection: Connection, row: Row[Any], place: Row[Any]) -> N
     """Raise `ConflictError` unless a VM, which is locked, can take a volume."""
     if place.desired == VmDesired.DELETED.value:
         raise ConflictError(f"VM {place.name} is deleted")
-    if place.state != AssignmentState.ACTIVE.value or place.observed not in SEEN:
+    if place.state != AssignmentState.ACTIVE.value or place.observed not in WITH_DOMAIN:
         what = "has no host" if place.state is None else f"is {place.observed}"
         raise ConflictError(f"VM {place.name} {what}: a volume needs a VM that is built")
     if place.is_moving:
