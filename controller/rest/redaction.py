@@ -8,6 +8,7 @@ full and redacted when they are read.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -34,6 +35,9 @@ R = TypeVar("R")
 
 #: Keys of a round's row about a tenant that hold shares of the cluster.
 _SHARES: Final = ("before", "after", "target")
+
+#: The name of a VM's domain on its host.
+_DOMAIN: Final = re.compile(r"fuga-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\w.-])")
 
 
 def redact_page(page: Page[T], render: Callable[[T, R], S], reader: R) -> Page[S]:
@@ -84,11 +88,10 @@ def redact_vm(vm: Vm, reader: Viewer) -> Vm:
 def redact_volume(volume: StoredVolume, reader: Viewer) -> Volume:
     """Return a volume as the API shows it; a tenant sees its alias of the host."""
     shown = Volume.of(volume)
-    return dataclasses.replace(
-        shown,
-        host=reader.host_or_none(shown.host),
-        last_error=reader.redact_text_or_none(shown.last_error),
-    )
+    error = reader.redact_text_or_none(shown.last_error)
+    if error is not None and not reader.is_operator:
+        error = _DOMAIN.sub("of a VM", error)  # which may be another tenant's
+    return dataclasses.replace(shown, host=reader.host_or_none(shown.host), last_error=error)
 
 
 def redact_vm_group(group: VmGroup, reader: Viewer) -> VmGroup:

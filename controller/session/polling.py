@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -166,13 +166,14 @@ def wait_until_gone(
 def wait_until_switched(
     api: Client, targets: Sequence[LookupTarget], *, timeout_s: float, quiet: bool = False
 ) -> list[Json]:
-    """Poll until the power changes of these VMs are done.
+    """Poll until the power changes of these VMs are done; raise if one is off and should run.
 
     A look ends at the first targets with `_LOOKED_AT` VMs to go: its calls stay few.
     """
     left = list(targets)
     done: dict[str, Json] = {}
     busy: list[Json] = []
+    off: dict[str, Json] = {}
     with progress(quiet=quiet) as show:
         for look in poll_attempts(timeout_s):
             with look:
@@ -184,9 +185,11 @@ def wait_until_switched(
                     if changing := [vm for vm in vms if vm["power"]]:
                         busy += changing
                     else:
+                        off |= {vm["id"]: vm for vm in vms if _is_off_unwanted(vm)}
                         done[target.path] = vms[0] if target.kind == "vm" else api.get(target.path)
                 left = [target for target in left if target.path not in done]
                 if not left:
+                    _check_started(off.values())
                     return [done[target.path] for target in targets]
                 more = "" if len(busy) < _LOOKED_AT else " or more"
                 show(f"{len(busy)}{more} VMs to go, {busy[0]['name']}: {power_text(busy[0])}")
@@ -194,6 +197,19 @@ def wait_until_switched(
     raise WaitExpiredError(
         f"after {timeout_s:g} s not done:\n{lines}The change continues: `fuga vms` shows it."
     )
+
+
+def _is_off_unwanted(vm: Json) -> bool:
+    """Return whether a VM is off although its tenant wants it to run."""
+    return bool(vm["observed"] == "stopped" and vm["desired"] == "running")
+
+
+def _check_started(off: Collection[Json]) -> None:
+    """Raise `CliError` if there are VMs that are off after a start."""
+    if off:
+        lines = [f"  {vm['name']}: {vm['last_error'] or 'it went off again'}" for vm in off]
+        more = f"\n  and {len(lines) - _LOOKED_AT} more" if len(lines) > _LOOKED_AT else ""
+        raise CliError("off, though they should run:\n" + "\n".join(lines[:_LOOKED_AT]) + more)
 
 
 def power_text(vm: Mapping[str, Any]) -> str:

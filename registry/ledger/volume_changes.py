@@ -28,7 +28,9 @@ def release_volumes(
     for some in chunks(sorted(assignment_ids)):
         which = is_any_of(connection, volumes.c.assignment_id, some)
         history += [
-            change_volume(connection, row, VolumeEvent.VM_GONE, now=now, actor=actor)[1]
+            change_volume(
+                connection, row, VolumeEvent.VM_GONE, now=now, actor=actor, last_error=None
+            )[1]
             for row in _lock_volumes(connection, which)
         ]
     return history

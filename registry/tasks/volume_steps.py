@@ -204,8 +204,10 @@ def _apply(
     """Change the state of a volume by a step of its worker, and record it."""
     if (row.state, event) not in VOLUME.table:
         raise ClaimLostError(f"volume {row.id}", f"it is {row.state} by now")
-    # Why an attachment or a detachment was given up stays until the next call.
-    values = {} if error is None else {"last_error": error}
+    values: dict[str, Any] = {}
+    if error is not None or row.due_at > row.changed_at:
+        # Why something was given up stays until the next call; what passed by itself does not.
+        values["last_error"] = error
     after, history = change_volume(
         connection,
         row,

@@ -34,15 +34,22 @@ from registry.db.schema import (
     assignments,
     hosts,
     inventories,
-    is_moving,
     is_place,
+    moves,
     tenants,
     vms,
     volumes,
 )
 from registry.errors import ConflictError, DuplicateError, NotFoundError
 from registry.ledger.volume_changes import change_volume
-from registry.lifecycle import WITH_DOMAIN, AssignmentState, VmDesired, VolumeEvent, VolumeState
+from registry.lifecycle import (
+    OPEN_MOVES,
+    WITH_DOMAIN,
+    AssignmentState,
+    VmDesired,
+    VolumeEvent,
+    VolumeState,
+)
 from registry.records.volumes import DETACH_TIMEOUT_S, Volume
 from registry.tenancy.quota_use import check_amounts
 from registry.tenancy.tree import key_query, lock_requesting_tenant
@@ -282,7 +289,10 @@ def _get_place(connection: Connection, vm_id: UUID, tenant_id: UUID) -> Row[Any]
             vms.c.name,
             vms.c.desired,
             vms.c.observed,
-            is_moving(vms.c.id).label("is_moving"),
+            select(moves.c.id)
+            .where(moves.c.vm_id == vms.c.id, moves.c.state.in_(OPEN_MOVES))
+            .exists()
+            .label("is_to_move"),
             assignments.c.id.label("assignment_id"),
             assignments.c.state,
             assignments.c.host_id,
@@ -330,7 +340,7 @@ def _check_can_take(connection: Connection, row: Row[Any], place: Row[Any]) -> N
     if place.state != AssignmentState.ACTIVE.value or place.observed not in WITH_DOMAIN:
         what = "has no host" if place.state is None else f"is {place.observed}"
         raise ConflictError(f"VM {place.name} {what}: a volume needs a VM that is built")
-    if place.is_moving:
+    if place.is_to_move:
         raise ConflictError(f"VM {place.name} moves: attach the volume when it has arrived")
     if row.host_id is not None and row.host_id != place.host_id:
         pool = select(hosts.c.shared_pool).where(hosts.c.id == row.host_id)

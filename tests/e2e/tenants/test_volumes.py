@@ -203,7 +203,8 @@ def test_a_tenant_reads_errors_without_names_of_machines(api: Api, vm: str) -> N
     path = f"/v1/volumes/{made['id']}"
     api.tenant_a.post(f"{path}/attach", json={"vm": vm})
     step = claim_step(api.registry, made["id"])
-    error = "cannot make /var/lib/fuga/data on kvm-1.example.org: no space left"
+    others = f"fuga-{uuid.uuid4()}"
+    error = f"cannot make /var/lib/fuga/data on kvm-1.example.org: no space left; used by {others}"
     api.registry.volume_steps.retry_later(step.claim, error, refused=True)
 
     assert api.operator.get(path).json()["last_error"] == error
@@ -211,6 +212,7 @@ def test_a_tenant_reads_errors_without_names_of_machines(api: Api, vm: str) -> N
     assert "no space left" in told
     assert "kvm-1" not in told
     assert "/var" not in told
+    assert others not in told
 
 
 def test_events_name_the_volume_and_the_tenants_alias_of_the_host(api: Api, vm: str) -> None:

@@ -32,6 +32,7 @@ from tests.register import (
     a_domain,
     a_report,
     add_group,
+    add_host,
     add_request,
     remove_vm,
     running,
@@ -231,6 +232,29 @@ def test_a_vm_with_volumes_does_not_move(register: Registry) -> None:
     with pytest.raises(MoveRefusedError, match="1 volume, which cannot move") as refused:
         register.moves.create(build.vm_id, there.name, reason="test", actor=ACTOR)
     assert refused.value.obstacle == "local_volume"
+
+
+def test_a_vm_that_is_to_move_takes_no_volume(register: Registry) -> None:
+    a_cluster(register)
+    here, there = (add_host(register, name, domain_type="qemu") for name in ("k1", "k2"))
+    build = running(register, here)
+    register.moves.create(build.vm_id, there.name, reason="test", actor=ACTOR)
+    with pytest.raises(ConflictError, match="moves: attach the volume when it has arrived"):
+        register.volumes.attach(a_volume(register).id, build.vm_id, actor=ACTOR)
+
+
+def test_an_error_that_passed_is_forgotten_when_the_step_succeeds(
+    register: Registry, raw: RawSql
+) -> None:
+    (host,) = a_cluster(register)
+    volume = a_volume(register)
+    register.volumes.attach(volume.id, running(register, host).vm_id, actor=ACTOR)
+    register.volume_steps.retry_later(claim(register, volume).claim, "no answer")
+    assert register.volumes.get(volume.id).last_error == "no answer"
+    raw.run(f"UPDATE volumes SET due_at = {raw.before('due_at', '9 seconds')}")
+    raw.run(f"UPDATE volumes SET changed_at = {raw.before('changed_at', '19 seconds')}")
+    advance(register, volume, VolumeEvent.CREATED, VolumeEvent.ATTACHED)
+    assert register.volumes.get(volume.id).last_error is None
 
 
 def test_a_host_with_volumes_is_not_retired(register: Registry) -> None:

@@ -88,6 +88,16 @@ def test_wait_looks_until_nothing_is_left_to_do(api: HttpApi, fuga: Fuga) -> Non
     assert ended.out.endswith("done\n")
 
 
+def test_wait_says_why_a_vm_did_not_start(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+    off = a_vm(desired="running", observed="stopped", last_error="its disk is not there")
+    api.on("GET", f"/v1/vms/{VM_ID}", a_vm(power=a_power()), off)
+
+    ended = fuga("start", "web-1", "--wait")
+
+    assert ended.status == 1
+    assert "off, though they should run:\n  web-1: its disk is not there" in ended.err
+
+
 def test_vms_shows_what_is_asked_and_what_keeps_it(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
     api.on_list("/v1/vms", a_vm(power=a_power(waits_for="its host is unreachable")))
 
