@@ -35,6 +35,8 @@ DETACH: Final = "detach_disk"
 #: Wait for a guest to release a disk; most do within a second.
 _ANSWER_S: Final = 2.0
 _POLL_S: Final = 0.05
+#: Within this time libvirt hears from QEMU that a device is gone.
+_EVENT_S: Final = 0.5
 _PATIENCE_S: Final = 7.5  #: with pools, of a call that does not say itself
 _LIVE: Final = libvirt.VIR_DOMAIN_AFFECT_LIVE
 _CONFIG: Final = libvirt.VIR_DOMAIN_AFFECT_CONFIG
@@ -99,7 +101,10 @@ class Attachments:
         except libvirt.libvirtError:
             if not _clear_interrupted(domain, file, serial):
                 raise
+            # libvirt may hear only now that the device is gone, and takes a new one for it.
+            time.sleep(_EVENT_S)
             domain.attachDeviceFlags(xml, seen.missing)
+            _check_stays(domain, serial)
 
     def detach(
         self, conn: libvirt.virConnect, *, vm_id: str, assignment_id: str, serial: str
@@ -373,6 +378,20 @@ def _detach_from_guest(domain: libvirt.virDomain, serial: str) -> bool:
                 return False
             time.sleep(_POLL_S)
     return qemu_disks.remove_leftovers(DETACH, domain, _is_file_of(serial))
+
+
+def _check_stays(domain: libvirt.virDomain, serial: str) -> None:
+    """Raise if a disk that was attached goes with the device that was removed before it."""
+    until = time.monotonic() + _EVENT_S
+    while domain.isActive() and time.monotonic() < until:
+        if _live_disk(domain, serial) is None:
+            raise OperationFailedError(
+                ATTACH,
+                f"the disk {serial} of domain {domain.UUIDString()} went with what an interrupted"
+                " attachment had left",
+                libvirt.VIR_ERR_RESOURCE_BUSY,
+            )
+        time.sleep(_POLL_S)
 
 
 def _live_disk(domain: libvirt.virDomain, serial: str) -> ET.Element | None:
