@@ -1,6 +1,6 @@
 """Changes of volumes, one short step at a time: files in pools, and disks of guests.
 
-No thread waits for a guest that does not release a disk: it is asked again later. Steps may be
+No thread waits for a guest that does not release a disk: a worker polls it later. Steps may be
 repeated. A file is made only before any guest had it; afterwards a file that is missing is an
 error, never an empty file under its name.
 """

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Final
 
 from controller.embedded.state import SetupRecord, StateDir
 from controller.terminal.errors import CliError
 from registry import Registry, SchemaOutdatedError
 
-_DIGITS = 16  #: of the fingerprint
+_DIGITS: Final = 16  #: of the fingerprint
 
 
 class AnotherDatabaseError(CliError):
@@ -25,7 +26,7 @@ class AnotherDatabaseError(CliError):
 def site_fingerprint(registry: Registry) -> str:
     """Return hex digits that differ between the databases of two sites.
 
-    They tell nothing of the secret from which they are made.
+    The secret from which they are made cannot be computed from them.
     """
     secret = registry.host_identities.secret()
     return hashlib.sha256(b"site of the state folder" + secret).hexdigest()[:_DIGITS]
@@ -46,7 +47,7 @@ def check_site(memory: SetupRecord, state: StateDir, database_url: str) -> str |
     try:
         found = site_fingerprint(registry)
         if memory.site is None:  # of an earlier release, or new
-            names = {host.name for host in registry.hosts.all()}
+            names = {host.name for host in registry.host_identities.all()}  # also retired ones
             is_foreign = memory.registered and names.isdisjoint(memory.lab_hosts)
         else:
             is_foreign = memory.site != found

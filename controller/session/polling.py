@@ -207,7 +207,7 @@ def _is_off_unwanted(vm: Json) -> bool:
 def _check_started(off: Collection[Json]) -> None:
     """Raise `CliError` if there are VMs that are off after a start."""
     if off:
-        lines = [f"  {vm['name']}: {vm['last_error'] or 'it went off again'}" for vm in off]
+        lines = [plain(f"  {vm['name']}: {vm['last_error'] or 'it went off again'}") for vm in off]
         more = f"\n  and {len(lines) - _LOOKED_AT} more" if len(lines) > _LOOKED_AT else ""
         raise CliError("off, though they should run:\n" + "\n".join(lines[:_LOOKED_AT]) + more)
 

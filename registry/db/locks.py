@@ -12,7 +12,7 @@ ones as they were.
 - Requesting or placing VMs locks the tenant and the groups above it that have quotas.
 - Changing an assignment's state locks its VM, or its host while the assignment is unclaimed.
 - Changing a host's inventory locks the host.
-- Attaching a volume locks the VM and its host, and each change of a volume its host.
+- Attaching a volume locks the VM and its host; a worker's step of a volume locks its host.
 
 The ledger's triggers lock inventories, and `progress.recompute_states` locks requests. Rows of one
 table are locked in the order of their keys. A writer that breaks the order (a person at a SQL

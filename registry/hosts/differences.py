@@ -172,7 +172,7 @@ class _ComparedHosts:
     reports: Mapping[UUID, HostReport]
     live: Mapping[UUID, Mapping[UUID, Row[Any]]]  #: unreleased assignments
     starting: Set[UUID]  #: VMs
-    copies: Mapping[UUID, Set[str]]  #: volumes of images, by the host that is their machine
+    known_files: Mapping[UUID, Set[str]]  #: of images and volumes, by the host that is the machine
     volume_files: Mapping[UUID, Sequence[VolumeFile]]  #: of tenants, by host
     pools: Mapping[str, PoolSharing]  #: shared by hosts
     firsts: Mapping[UUID, UUID]  #: the first host of each host that is a second name of its machine
@@ -186,7 +186,7 @@ def _read_compared_hosts(connection: Connection, compared: Sequence[Host]) -> _C
     starting = select(power_actions.c.vm_id).where(
         power_actions.c.state == PowerState.STARTING.value
     )
-    copies: defaultdict[UUID, set[str]] = defaultdict(set)
+    known_files: defaultdict[UUID, set[str]] = defaultdict(set)
     firsts = first_hosts_of_duplicates(connection)
     machines = {firsts.get(key, key) for key in keys}
     names = sorted({*machines, *(key for key, first in firsts.items() if first in machines)})
@@ -195,7 +195,10 @@ def _read_compared_hosts(connection: Connection, compared: Sequence[Host]) -> _C
         for row in connection.execute(
             query.where(is_any_of(connection, image_copies.c.host_id, part))
         ):
-            copies[firsts.get(row.host_id, row.host_id)].add(row.volume)
+            known_files[firsts.get(row.host_id, row.host_id)].add(row.volume)
+    volume_files = read_volume_files(connection, names)
+    for key, files in volume_files.items():
+        known_files[firsts.get(key, key)] |= {each.name for each in files}
     errors: defaultdict[UUID, dict[tuple[bool, str], str]] = defaultdict(dict)
     stay = select(leftovers).where(leftovers.c.last_error.is_not(None))
     for row in connection.execute(stay.where(is_any_of(connection, leftovers.c.host_id, keys))):
@@ -205,8 +208,8 @@ def _read_compared_hosts(connection: Connection, compared: Sequence[Host]) -> _C
         errors=errors,
         live=live_assignments(connection, *keys),
         starting=frozenset(connection.scalars(starting)),
-        copies=copies,
-        volume_files=read_volume_files(connection, names),
+        known_files=known_files,
+        volume_files=volume_files,
         pools=sharing_of_pools(
             connection, {host.shared_pool for host in compared if host.shared_pool}
         ),
@@ -269,15 +272,14 @@ def _pool_differences(
     host: Host, report: HostReport, seen: _ComparedHosts
 ) -> Iterator[HostDifference]:
     """Yield missing files of volumes, and one difference for all files nobody knows."""
-    files = seen.volume_files.get(host.id, ())
     if report.pool_silent_since is None:
+        files = seen.volume_files.get(host.id, ())
         for lost in missing_files(files, report.volumes, report.started_at):
             what = f"{lost.name}: volume {lost.volume}, {lost.size_gib} GiB"
             yield _new_difference(host, Difference.VOLUME_MISSING, lost.name, what)
     is_first = host.same_machine_as is None
     if is_first and host.shared_pool is None:  # else a domain of another host may name them
-        copies = seen.copies.get(host.id, frozenset())
-        yield from _file_differences(host, report, copies | {each.name for each in files})
+        yield from _file_differences(host, report, seen.known_files.get(host.id, frozenset()))
 
 
 def _vm_differences(
@@ -419,11 +421,11 @@ def _drop_items_of_other_names(
     )
 
 
-def _file_differences(host: Host, report: HostReport, copies: Set[str]) -> Iterator[HostDifference]:
+def _file_differences(host: Host, report: HostReport, known: Set[str]) -> Iterator[HostDifference]:
     """Yield one difference for all unaccounted files of a pool, if there are any."""
-    known = {host.base_volume, *copies}
+    ours = {host.base_volume, *known}
     strays = [
-        name for name in report.unnamed if name not in known and assignment_of_volume(name) is None
+        name for name in report.unnamed if name not in ours and assignment_of_volume(name) is None
     ]
     if strays:
         more = f" and {len(strays) - _SHOWN} more" if len(strays) > _SHOWN else ""

@@ -98,6 +98,9 @@ def record_reports(
     doubles = duplicates_of(connection, believed)
     counted = [replace(each, double_of=doubles.get(each.host.id)) for each in counted]
     _store_reports(connection, counted)
+    # Before inventories, in the order of locks.
+    lost = volumes_without_disk(connection, {host.id: report for host, report in believed})
+    attach_again(connection, lost, now=now, actor=actor)
     pools = sharing_of_pools(
         connection, {host.shared_pool for host, _ in polls if host.shared_pool}
     )
@@ -112,8 +115,6 @@ def record_reports(
     elsewhere = domains_on_other_hosts(connection, missing)
     missing = [row for row in missing if row.vm_id not in elsewhere]
     end_missing_vms(connection, missing, now=now, actor=actor)
-    lost = volumes_without_disk(connection, {host.id: report for host, report in believed})
-    attach_again(connection, lost, now=now, actor=actor)
     store_duplicates(connection, believed, doubles, now=now, actor=actor)
     record_silent_pools(connection, believed, now=now, actor=actor)
     return others

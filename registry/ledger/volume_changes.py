@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from registry.db.bulk import chunks, is_any_of
 from registry.db.row_leases import VOLUMES
 from registry.db.schema import tenants, volumes
 from registry.lifecycle import CHANGING_VOLUMES, WITH_VM, WITHOUT_FILE, VolumeEvent, VolumeState
+from registry.records.volumes import DETACH_TIMEOUT_S
 
 
 def release_volumes(
@@ -96,8 +97,10 @@ def change_volume(
     values |= {"changed_at": now, "due_at": now, "sent_at": None, "attempts": 0}
     if not (keep_claim and after in CHANGING_VOLUMES):
         values |= VOLUMES.none
+    until = now + timedelta(seconds=DETACH_TIMEOUT_S)
+    values["detach_until"] = until if after == VolumeState.DETACHING else None
     if after not in WITH_VM:
-        values |= {"vm_id": None, "assignment_id": None, "detach_until": None}
+        values |= {"vm_id": None, "assignment_id": None}
     if after in WITHOUT_FILE:
         values["host_id"] = None
     if after == VolumeState.REMOVED:

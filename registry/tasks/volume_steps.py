@@ -1,7 +1,7 @@
 """The workers' side of volumes, a step at a time.
 
-No step waits for a guest. A guest that does not release a disk is asked again later, by any
-worker, until its time is over; then it keeps the disk, and its definition is completed again.
+No step waits for a guest. Workers poll a guest that does not release a disk until its time is
+over; then it keeps the disk, and its definition is completed again.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class VolumeSteps:
 
     @retry_on_rollback
     def poll_again(self, claim: VolumeClaim) -> None:
-        """Release the claim on a volume; the guest is asked again later."""
+        """Release the claim on a volume; a worker polls the guest later."""
         with self._database.write() as connection:
             _lock_claimed(connection, claim)
             due_at = db_now(connection) + timedelta(seconds=_POLL_S)
@@ -154,8 +154,14 @@ class VolumeSteps:
             now = db_now(connection)
             attempts = row.attempts + 1 if refused else row.attempts
             if (row.state, VolumeEvent.ATTACH_FAILED) in VOLUME.table and attempts >= MAX_REFUSALS:
-                _apply(connection, row, VolumeEvent.ATTACH_FAILED, now=now, error=error)
-                VOLUMES.release_claim(connection, claim.volume_id)
+                _apply(
+                    connection,
+                    row,
+                    VolumeEvent.ATTACH_FAILED,
+                    now=now,
+                    error=error,
+                    keep_claim=False,
+                )
                 return
             pause_s = min(_AFTER_TROUBLE_S * 2 ** min(attempts, 10), LONGEST_PAUSE_S)
             if error is None:
@@ -199,7 +205,13 @@ def _lock_claimed(connection: Connection, claim: VolumeClaim) -> Row[Any]:
 
 
 def _apply(
-    connection: Connection, row: Row[Any], event: VolumeEvent, *, now: datetime, error: str | None
+    connection: Connection,
+    row: Row[Any],
+    event: VolumeEvent,
+    *,
+    now: datetime,
+    error: str | None,
+    keep_claim: bool = True,
 ) -> VolumeState:
     """Change the state of a volume by a step of its worker, and record it."""
     if (row.state, event) not in VOLUME.table:
@@ -216,7 +228,7 @@ def _apply(
         actor=row.lease_owner,
         reason=error,
         data={"host": row.host_name},
-        keep_claim=True,
+        keep_claim=keep_claim,
         **values,
     )
     record_events(connection, [history])

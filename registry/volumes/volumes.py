@@ -6,7 +6,7 @@ it stays. Workers change the file and the guest's disk, a step at a time (`regis
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -50,7 +50,7 @@ from registry.lifecycle import (
     VolumeEvent,
     VolumeState,
 )
-from registry.records.volumes import DETACH_TIMEOUT_S, Volume
+from registry.records.volumes import Volume
 from registry.tenancy.quota_use import check_amounts
 from registry.tenancy.tree import key_query, lock_requesting_tenant
 
@@ -216,20 +216,13 @@ class Volumes:
     def detach(self, id: UUID, *, actor: str) -> Volume:  # noqa: A002
         """Request that a worker takes a volume from its VM; a repeated call is no error.
 
-        A running guest is asked to release the disk, for at most `DETACH_TIMEOUT_S` seconds.
+        A running guest has `DETACH_TIMEOUT_S` seconds to release the disk, else it keeps it.
         """
         with self._database.write() as connection:
             row = _lock_row(connection, id)
             if (row.state, VolumeEvent.DETACH_REQUESTED) in VOLUME.table:
-                now = db_now(connection)
-                _carry_out_call(
-                    connection,
-                    row,
-                    VolumeEvent.DETACH_REQUESTED,
-                    now=now,
-                    actor=actor,
-                    detach_until=now + timedelta(seconds=DETACH_TIMEOUT_S),
-                )
+                event = VolumeEvent.DETACH_REQUESTED
+                _carry_out_call(connection, row, event, now=db_now(connection), actor=actor)
             elif row.state == VolumeState.REMOVED.value:
                 raise ConflictError(f"volume {row.name} is removed")
             return store_result(connection, _get_volume(connection, id))
@@ -248,13 +241,8 @@ class Volumes:
             if row.state not in _GOING:
                 if (row.state, VolumeEvent.REMOVE_REQUESTED) not in VOLUME.table:
                     raise ConflictError(_why_busy(row, "removed"))
-                _carry_out_call(
-                    connection,
-                    row,
-                    VolumeEvent.REMOVE_REQUESTED,
-                    now=db_now(connection),
-                    actor=actor,
-                )
+                event = VolumeEvent.REMOVE_REQUESTED
+                _carry_out_call(connection, row, event, now=db_now(connection), actor=actor)
             return store_result(connection, _get_volume(connection, id))
 
 

@@ -10,11 +10,8 @@ from pydantic import Field
 
 from controller.rest.schemas.values import Input, Name, SearchQuery
 from registry import VolumeState
-from registry.volumes import MAX_SIZE_GIB
+from registry.volumes import MAX_SIZE_GIB, serial_of_volume
 from registry.volumes import Volume as StoredVolume
-
-#: A virtio disk shows the first 20 bytes of its serial number.
-_SERIAL_LENGTH = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +26,7 @@ class Volume(StoredVolume):
     def of(cls, stored: StoredVolume) -> Volume:
         """Return a volume of the register center with its serial number."""
         values = {each.name: getattr(stored, each.name) for each in dataclasses.fields(stored)}
-        return cls(**values, serial=stored.id.hex[:_SERIAL_LENGTH])
+        return cls(**values, serial=serial_of_volume(stored.id))
 
 
 class VolumeInput(Input):

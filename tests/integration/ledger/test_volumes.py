@@ -334,6 +334,10 @@ def test_an_attachment_that_the_host_refuses_is_given_up(register: Registry, raw
     assert found.last_error is None
     advance(register, volume, VolumeEvent.CREATED)
     refuse(register, raw, volume, "no slot", until=VolumeState.DETACHING)
+    assert not claim(register, volume).overdue
+    raw.run("UPDATE volumes SET detach_until = created_at, lease_until = created_at")
+    assert claim(register, volume).overdue, "a guest that has the disk may keep it here, too"
+    make_due(raw)
     assert advance(register, volume, VolumeEvent.DETACHED) is VolumeState.AVAILABLE
 
 
