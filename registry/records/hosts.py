@@ -24,7 +24,7 @@ class Inventory:
     ratio_thousandths: Observed[int]  #: over-commit ratio in force; 1000 means none
     #: ratio of the host itself; None: that of its labels, if any
     own_ratio_thousandths: Settable[int | None]
-    committed: Observed[int]  #: sum over unreleased assignments, maintained by triggers
+    committed: Observed[int]  #: sum over unreleased assignments and volumes, by triggers
     capacity: Observed[int]  #: max(0, (override or detected − reserved − foreign) × ratio)
 
 
