@@ -93,6 +93,8 @@ def test_the_live_system_is_simulated_and_handed_on(
     add_request(registry, count=2, name="waits", tenant="b")
     with raw_sql(url) as raw:
         raw.run("DELETE FROM round_inputs")
+        # Whole slots after the requests: a simulation to now decides them.
+        raw.run("UPDATE requests SET created_at = datetime(created_at, '-20 minutes')")
     out, saved = tmp_path / "out", tmp_path / "saved"
     words = ("simulate", "--from-registry", "--policy", "first_fit", "--slot", "600")
 
