@@ -44,7 +44,8 @@ from registry.lifecycle import (
     SlotLoopState,
 )
 from registry.records.budgets import BudgetUse
-from registry.records.rounds import Accounts, Lease
+from registry.records.cluster import Accounts
+from registry.records.liveness import Lease
 from registry.requests.rules import zone_of
 from registry.rounds.cluster_view import read_accounts
 from registry.rounds.slot_loop import slot_loop_status

@@ -9,8 +9,7 @@ from registry.admin.processes import known_processes
 from registry.db.clock import db_now
 from registry.db.schema import assignments, hosts, leases, rounds, unreleased
 from registry.lifecycle import AssignmentState, HostAdmin, HostHealth
-from registry.records.liveness import HostPollSummary, Liveness
-from registry.records.rounds import Lease
+from registry.records.liveness import HostPollSummary, Lease, Liveness
 from registry.rounds.leases import CONTROL_LEASE
 from registry.rounds.slot_loop import slot_loop_status
 

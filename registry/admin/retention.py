@@ -43,7 +43,7 @@ from registry.db.schema import (
     volumes,
 )
 from registry.lifecycle import FINISHED, OPEN_RESERVATIONS, AssignmentState, PlanState
-from registry.records.rounds import Lease
+from registry.records.liveness import Lease
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
 from registry.usage.borrowed_times import forget_borrowed_times
 from registry.usage.daily_usage import add_to_sums

@@ -41,7 +41,7 @@ from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, p
 from registry.db.schema import capacity_classes, capacity_days, capacity_samples
 from registry.errors import InvalidError, UnknownNameError
 from registry.records.capacity import CapacityPoint
-from registry.records.rounds import Lease
+from registry.records.liveness import Lease
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
 
 #: How long hours are kept: two years, with a leap day.

@@ -15,8 +15,8 @@ from registry.db.schema import plans, rolls, slot_loop
 from registry.lifecycle import RollState, SlotLoopState
 from registry.moves.plans import create_plan
 from registry.moves.stored_plans import GOES_ON, get_plan
+from registry.records.liveness import Lease
 from registry.records.moves import STANDING_RULE, Plan, PlanKind
-from registry.records.rounds import Lease
 from registry.rounds.leases import check_epoch
 
 

@@ -19,7 +19,7 @@ from registry.db.clock import db_now
 from registry.db.schema import hosts, tenants, vms
 from registry.errors import MoveRefusedError, NotFoundError
 from registry.moves.obstacles import CANNOT_COPY, HERE, assignment_amounts, obstacles_to_any_move
-from registry.records.rounds import ClusterView, HostView, RequestView, SpotView, TenantView
+from registry.records.cluster import ClusterView, HostView, RequestView, SpotView, TenantView
 from registry.requests.rules import zone_of
 from registry.rounds.cluster_view import request_of_vm, room_freed_by_plans
 from registry.rounds.group_views import vm_group_views

@@ -21,8 +21,8 @@ from registry.moves.create import create_move
 from registry.moves.destinations import cluster_for_move
 from registry.moves.move_end import MOVE_ROWS, close_move, end_without_arrival, lock_move
 from registry.moves.stored_plans import vms_following
+from registry.records.cluster import ClusterView
 from registry.records.moves import Move
-from registry.records.rounds import ClusterView
 from registry.tenancy.tree import key_query
 
 MAX_REASON_LENGTH: Final = 200

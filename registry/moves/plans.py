@@ -32,8 +32,8 @@ from registry.moves.plan_changes import gain_values, refuse_moves_from, reopened
 from registry.moves.room_plans import check_request_waits, count_waiting_vms
 from registry.moves.running_view import view_running
 from registry.moves.stored_plans import GOES_ON, get_plan, read_plan_moves, read_plans
+from registry.records.liveness import Lease
 from registry.records.moves import Plan, PlanKind, PlanMove, PlannedMove, RunningView
-from registry.records.rounds import Lease
 from registry.rounds.cluster_view import read_cluster
 from registry.rounds.known_hosts import KnownHosts
 

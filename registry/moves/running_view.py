@@ -27,8 +27,8 @@ from registry.db.schema import (
 from registry.lifecycle import AssignmentState, HostHealth, MoveState, VmDesired, VmObserved
 from registry.moves.obstacles import MOVES_LABEL
 from registry.moves.stored_plans import GOES_ON
+from registry.records.cluster import ClusterView
 from registry.records.moves import MoveObstacle, RunningView, RunningVm
-from registry.records.rounds import ClusterView
 from registry.rounds.cluster_view import running_requests, view_cluster
 from registry.rounds.group_views import vm_group_views
 

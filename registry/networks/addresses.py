@@ -26,9 +26,9 @@ from registry.db.schema import (
     request_networks,
     vms,
 )
+from registry.records.cluster import RequestView
 from registry.records.networks import GuestNetwork, InterfaceRules, NetworkLimit, NetworkSource
 from registry.records.requests import WaitingStatus
-from registry.records.rounds import RequestView
 from registry.subnets import address_text, parse_subnet, prefix_length, reachable_ranges
 
 NO_ADDRESS: Final = "no_address"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from registry.records.rounds import ClusterView, RequestView
+from registry.records.cluster import ClusterView, RequestView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from registry.records.rounds import Lease, SlotLoopStatus
+from registry.lifecycle import SlotLoopState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A right to act alone until it expires, by the database's clock."""
+
+    name: str
+    holder: str
+    epoch: int
+    expires_at: datetime
+    held_since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotLoopStatus:
+    """Whether the slot loop runs or is paused, and by whom."""
+
+    state: SlotLoopState
+    reason: str | None
+    changed_by: str | None
+    changed_at: datetime | None  #: None if it was never paused
+    last_slot_at: datetime | None = None  #: start of the last slot that was decided
+    slot_length_s: float | None = None  #: length of that slot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

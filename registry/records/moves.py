@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 from uuid import UUID
 
 from registry.lifecycle import OPEN_MOVES, MoveState, PlanState
+from registry.records.cluster import ClusterView, RequestView, VmGroupView
 from registry.records.hosts import HostAccess
-from registry.records.rounds import ClusterView, RequestView, VmGroupView
 from registry.records.work import Build
 
 #: The actor that creates and approves automatic plans.

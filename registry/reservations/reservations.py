@@ -21,8 +21,8 @@ from registry.db.row_conversion import record_of
 from registry.db.schema import reservation_holds, reservations, tenants, vm_types
 from registry.errors import ConflictError, IllegalTransitionError, NotFoundError
 from registry.lifecycle import OPEN_RESERVATIONS, STANDING, ReservationEvent, ReservationState
+from registry.records.liveness import Lease
 from registry.records.reservations import Reservation, ReservationDecision
-from registry.records.rounds import Lease
 from registry.reservations.create import create_reservation
 from registry.rounds.leases import check_epoch
 from registry.tenancy.quota_use import exceeded_quotas

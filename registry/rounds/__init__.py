@@ -1,47 +1,52 @@
 """Rounds: their reads, commits and records, and the lease to decide them."""
 
-from registry.records.forecast_inputs import ForecastInputs, LivingVms, PastLife, RecentRequest
-from registry.records.rounds import (
+from registry.records.cluster import (
     Accounts,
     BorrowedView,
     CapacityView,
     ClusterView,
-    CommittedRound,
-    DecidedBy,
     GroupView,
-    HeadSignature,
     HostView,
-    KeptForReservation,
     KeptRoom,
-    LatestRound,
-    Lease,
-    PastHolding,
-    PastHoldingChanges,
-    Placement,
     PreemptibleVm,
+    QuotaView,
+    RequestView,
+    SpotView,
+    SpreadView,
+    TenantView,
+    VmGroupView,
+)
+from registry.records.forecast_inputs import ForecastInputs, LivingVms, PastLife, RecentRequest
+from registry.records.liveness import Lease, SlotLoopStatus
+from registry.records.proofs import (
+    HeadSignature,
     ProofHeader,
     ProofHeld,
     ProofLevel,
     ProofMemory,
     ProofPool,
     ProofRow,
-    QuotaView,
-    RequestView,
+    RoundProof,
+    SiteKey,
+)
+from registry.records.round_commits import (
+    CommittedRound,
+    KeptForReservation,
+    PastHolding,
+    PastHoldingChanges,
+    Placement,
     ReservedCommit,
     RoundCommit,
     RoundHoldings,
-    RoundListEntry,
-    RoundProof,
-    RoundRecord,
-    SiteKey,
-    SlotLoopStatus,
     SpotCommit,
     SpotEnd,
-    SpotView,
-    SpreadView,
+)
+from registry.records.rounds import (
+    DecidedBy,
+    LatestRound,
+    RoundListEntry,
+    RoundRecord,
     StoredDecision,
-    TenantView,
-    VmGroupView,
 )
 from registry.rounds.head_signatures import (
     HeadSigner,

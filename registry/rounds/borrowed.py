@@ -20,7 +20,8 @@ from registry.db.bulk import chunks, is_any_of
 from registry.db.locks import lock_tenants
 from registry.db.schema import requests, vms
 from registry.lifecycle import RequestState, VmDesired
-from registry.records.rounds import BorrowedView, Placement, RequestView
+from registry.records.cluster import BorrowedView, RequestView
+from registry.records.round_commits import Placement
 from registry.requests.resize import add_vms
 from registry.rounds.spot import placed_preemptible_vms
 

@@ -11,9 +11,9 @@ from sqlalchemy import Connection
 from registry.catalogue.resources import demands
 from registry.catalogue.vm_types import get_vm_type
 from registry.db.engine import Database, retry_on_rollback
+from registry.records.cluster import Accounts, CapacityView, ClusterView
 from registry.records.forecast_inputs import ForecastInputs
 from registry.records.requests import Counts, Rules
-from registry.records.rounds import Accounts, CapacityView, ClusterView
 from registry.records.tenancy import MoveTo
 from registry.requests.counts import count_vms_and_requests
 from registry.requests.rules import check_rules

@@ -38,22 +38,22 @@ from registry.ledger.placeable import is_waiting_vm, kept_disks_of_requests
 from registry.ledger.shared_disks import SHARED_POOL_LABEL, KeptDisk
 from registry.lifecycle import OPEN_REQUESTS, HostAdmin, PlanState, RequestState
 from registry.networks.addresses import limited_request, network_limits
-from registry.records.requests import Rules, WaitingStatus
-from registry.records.rounds import (
+from registry.records.cluster import (
     Accounts,
     CapacityView,
     ClusterView,
     FreedView,
     GroupView,
     HostView,
-    LatestRound,
-    Lease,
     QuotaView,
     RequestView,
     ReservedView,
     SpotView,
     TenantView,
 )
+from registry.records.liveness import Lease
+from registry.records.requests import Rules, WaitingStatus
+from registry.records.rounds import LatestRound
 from registry.requests.rules import NO_RULES, memberships, rules_of
 from registry.requests.waiting_status import SLOTS_WAITED
 from registry.rounds.borrowed import borrowed_view, borrows_anything, count_to_borrow

@@ -48,7 +48,7 @@ from registry.ledger.request_progress import recompute_after_placing
 from registry.ledger.shared_disks import KeptDisk
 from registry.lifecycle import AssignmentState, SlotLoopState
 from registry.networks.addresses import NO_ADDRESS, free_addresses
-from registry.records.rounds import CommittedRound, Placement, RoundCommit
+from registry.records.round_commits import CommittedRound, Placement, RoundCommit
 from registry.requests.rules import lock_groups_of
 from registry.rounds.borrowed import lend_vms, lock_borrowers
 from registry.rounds.dropped_placements import (

@@ -24,7 +24,7 @@ from registry.ledger.placeable import count_waiting, waiting_requests
 from registry.lifecycle import FINISHED
 from registry.networks.addresses import NO_ADDRESS, assign_addresses
 from registry.records.requests import WaitingStatus
-from registry.records.rounds import Placement, RoundCommit
+from registry.records.round_commits import Placement, RoundCommit
 from registry.requests.waiting_status import (
     SLOTS_WAITED,
     waiting_status_from_json,

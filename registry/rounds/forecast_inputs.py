@@ -31,9 +31,9 @@ from registry.db.schema import (
     vms,
 )
 from registry.lifecycle import FINISHED
+from registry.records.cluster import RequestView
 from registry.records.forecast_inputs import ForecastInputs, LivingVms, PastLife, RecentRequest
 from registry.records.requests import Rules
-from registry.records.rounds import RequestView
 from registry.rounds.cluster_view import view_cluster
 from registry.rounds.known_hosts import KnownHosts
 from registry.rounds.slot_loop import slot_loop_status

@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, select
 
 from registry.db.schema import assignment_resources, assignments, is_place, plan_moves, unreleased
-from registry.records.rounds import FreedView
+from registry.records.cluster import FreedView
 
 
 def freed_views(

@@ -21,8 +21,8 @@ from registry.db.schema import (
     vms,
 )
 from registry.lifecycle import HostAdmin
+from registry.records.cluster import SpreadView, VmGroupView
 from registry.records.requests import MembershipRule
-from registry.records.rounds import SpreadView, VmGroupView
 from registry.requests.rules import rules_allow, rules_of, zone_of
 
 

@@ -29,7 +29,7 @@ from registry.db.packed_json import pack_json, unpack_json
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import round_hash_chain, rounds, site_keys, tenants
 from registry.errors import NotFoundError
-from registry.records.rounds import (
+from registry.records.proofs import (
     HeadSignature,
     ProofHeader,
     ProofHeld,
@@ -37,10 +37,9 @@ from registry.records.rounds import (
     ProofMemory,
     ProofPool,
     ProofRow,
-    RoundCommit,
-    RoundHoldings,
     RoundProof,
 )
+from registry.records.round_commits import RoundCommit, RoundHoldings
 from registry.rounds.head_signatures import HeadSigner
 
 #: What the first link follows.

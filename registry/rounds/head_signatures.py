@@ -16,7 +16,7 @@ import structlog
 
 from registry.db.private_files import sync_to_disk
 from registry.errors import RegistryError
-from registry.records.rounds import HeadSignature
+from registry.records.proofs import HeadSignature
 from registry.records.usage import EntrySignature
 from registry.usage.entry_digests import entry_message
 

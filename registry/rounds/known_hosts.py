@@ -53,7 +53,7 @@ from registry.db.schema import (
     volumes,
 )
 from registry.lifecycle import HostAdmin, HostHealth
-from registry.records.rounds import HostView
+from registry.records.cluster import HostView
 
 _WRAP: Final = 2**32
 _ANEW_AFTER: Final = 2**30

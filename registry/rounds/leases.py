@@ -14,7 +14,7 @@ from registry.db.engine import Database, retry_on_rollback
 from registry.db.locks import roll_back_when_idle
 from registry.db.schema import leases
 from registry.errors import LeaseLostError, StaleEpochError
-from registry.records.rounds import Lease
+from registry.records.liveness import Lease
 
 #: the control centre's: its epoch is named by every commit of a round
 CONTROL_LEASE = "control"

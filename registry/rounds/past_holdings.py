@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, select
 from registry.db.bulk import chunks, insert_rows, is_any_of
 from registry.db.clock import db_now
 from registry.db.schema import past_holdings
-from registry.records.rounds import PastHolding, PastHoldingChanges
+from registry.records.round_commits import PastHolding, PastHoldingChanges
 from registry.rounds.forecast_inputs import sample_past_lives
 
 #: Ends of VMs from which a mean life is learned.

@@ -16,13 +16,8 @@ from registry.catalogue.resources import demands
 from registry.db.bulk import chunks, insert_rows, is_any_of
 from registry.db.schema import requests, reservation_holds, reservations, tenants, vm_types
 from registry.lifecycle import OPEN_REQUESTS
-from registry.records.rounds import (
-    HostView,
-    RequestView,
-    ReservationView,
-    ReservedCommit,
-    ReservedView,
-)
+from registry.records.cluster import HostView, RequestView, ReservationView, ReservedView
+from registry.records.round_commits import ReservedCommit
 from registry.tenancy.reservation_use import IS_STANDING, is_in_force
 
 

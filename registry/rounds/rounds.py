@@ -15,18 +15,15 @@ from registry.db.packed_json import unpack_json
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import round_inputs, rounds
 from registry.errors import NotFoundError
-from registry.records.rounds import (
-    ClusterView,
+from registry.records.cluster import ClusterView
+from registry.records.liveness import Lease
+from registry.records.round_commits import (
     CommittedRound,
-    LatestRound,
-    Lease,
     PastHolding,
     PastHoldingChanges,
     RoundCommit,
-    RoundListEntry,
-    RoundRecord,
-    StoredDecision,
 )
+from registry.records.rounds import LatestRound, RoundListEntry, RoundRecord, StoredDecision
 from registry.rounds.cluster_view import latest_round, read_cluster
 from registry.rounds.commit import commit_round
 from registry.rounds.head_signatures import HeadSigner

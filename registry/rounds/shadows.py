@@ -15,7 +15,7 @@ from registry.db.clock import db_now
 from registry.db.engine import Database, retry_on_rollback
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import hosts, round_inputs, rounds, shadow_rounds
-from registry.records.rounds import Lease
+from registry.records.liveness import Lease
 from registry.requests.rules import zone_of
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
 

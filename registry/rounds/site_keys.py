@@ -13,7 +13,7 @@ from registry.db.engine import Database, retry_on_rollback
 from registry.db.row_conversion import record_of
 from registry.db.schema import round_hash_chain, site_keys, slot_loop
 from registry.errors import ConflictError
-from registry.records.rounds import SiteKey
+from registry.records.proofs import SiteKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

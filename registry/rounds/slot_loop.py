@@ -15,7 +15,7 @@ from registry.db.row_conversion import record_of
 from registry.db.schema import slot_loop
 from registry.errors import InvalidError, SlotLoopPausedError
 from registry.lifecycle import SlotLoopEvent, SlotLoopState
-from registry.records.rounds import SlotLoopStatus
+from registry.records.liveness import SlotLoopStatus
 
 MAX_REASON_LENGTH: Final = 200
 

@@ -14,8 +14,8 @@ from sqlalchemy import ColumnElement, Connection, func, select
 from registry.db.bulk import chunks, is_any_of
 from registry.db.schema import budgets, tenants, vms
 from registry.records.budgets import SpentBudget
+from registry.records.cluster import RequestView
 from registry.records.requests import WaitingStatus
-from registry.records.rounds import RequestView
 from registry.usage.budget_use import month_end
 from registry.usage.tenant_names import TenantNames
 

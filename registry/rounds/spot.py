@@ -26,7 +26,8 @@ from registry.db.schema import (
     vms,
 )
 from registry.lifecycle import SpotEvent, SpotState, VmDesired
-from registry.records.rounds import KeptRoom, PreemptibleVm, SpotCommit, SpotView
+from registry.records.cluster import KeptRoom, PreemptibleVm, SpotView
+from registry.records.round_commits import SpotCommit
 
 #: As `ix_vms_id_spot` has it.
 _LIVE: Final = (vms.c.spot, vms.c.deleted_at.is_(None))

@@ -36,7 +36,7 @@ from registry.ledger.fences import OPEN, change_fence, fence_row, is_being_fence
 from registry.ledger.release import release_host
 from registry.lifecycle import AssignmentState, FenceEvent, FenceState, HostAdmin, HostHealth
 from registry.records.hosts import FenceOrder
-from registry.records.rounds import Lease
+from registry.records.liveness import Lease
 from registry.rounds.leases import check_epoch
 
 #: After a failure it is tried again, each time after twice as long.

@@ -32,7 +32,7 @@ from registry.db.schema import (
 )
 from registry.errors import QuotaExceededError, QuotaExcess
 from registry.lifecycle import FINISHED, VmDesired, VolumeState
-from registry.records.rounds import Placement
+from registry.records.round_commits import Placement
 from registry.records.tenancy import OverQuota
 from registry.tenancy.reservation_use import is_in_force, unrequested_vms
 from registry.tenancy.tree import descendants, read_path
