@@ -39,8 +39,8 @@ from registry.db.clock import db_now
 from registry.db.engine import Database, parse_database_url
 from registry.db.idempotency_keys import IdempotentCall
 from registry.db.if_match import Condition
+from registry.differences.differences import Differences
 from registry.errors import SchemaOutdatedError
-from registry.hosts.differences import Differences
 from registry.hosts.hosts import Hosts
 from registry.hosts.identities import HostIdentities
 from registry.hosts.monitors import Monitors

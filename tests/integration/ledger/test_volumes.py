@@ -469,6 +469,12 @@ def test_a_host_without_the_file_of_a_volume_differs(register: Registry) -> None
     assert differences(names["free"]) == [
         ("volume_missing", f"{names['lost']}: volume lost, 10 GiB")
     ]
+    register.volumes.attach(free.id, build.vm_id, actor=ACTOR)
+    assert differences(names["lost"]) == [
+        ("volume_missing", f"{names['free']}: volume free, 10 GiB")
+    ], "no attachment makes the file again"
+    register.volumes.detach(free.id, actor=ACTOR)
+    advance(register, free, VolumeEvent.DETACHED)
     register.volumes.remove(free.id, actor=ACTOR)
     assert differences(names["lost"]) == [], "it is deleted just now"
 

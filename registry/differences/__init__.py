@@ -1,0 +1,1 @@
+"""Differences between hosts and the ledger, and their repair by operators."""
