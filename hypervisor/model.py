@@ -86,6 +86,8 @@ class HostDomain:
     #: here for the handover. Also True after a failed move.
     paused_by_move: bool = False
     attached: tuple[str, ...] = ()  #: serials of its disks beyond root and seed, sorted
+    #: Names of data volumes in the host's pool that its disks name, sorted. Only a poll has them.
+    volume_files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,7 @@ def decode_domain(fields: Mapping[str, Any] | None) -> HostDomain | None:
         "state": DomainState(fields["state"]),
         "mark": decode_mark(fields["mark"]),
         "attached": tuple(fields["attached"]),
+        "volume_files": tuple(fields["volume_files"]),
     }
     return HostDomain(**{**fields, **made})
 

@@ -120,6 +120,7 @@ def _to_domain_report(domain: HostDomain) -> DomainReport:
         filtered=domain.filtered,
         capped_disk=domain.capped_disk,
         attached=domain.attached,
+        volume_files=domain.volume_files,
     )
 
 

@@ -49,6 +49,7 @@ class Difference(StrEnum):
     DISK_ELSEWHERE = "disk_elsewhere"
     STRAY_FILES = "stray_files"
     VOLUME_MISSING = "volume_missing"
+    VOLUME_IN_USE = "volume_in_use"
     OLDER_GENERATION = "older_generation"
     LEFTOVER = "leftover"
     CAPACITY_SHRANK = "capacity_shrank"
@@ -158,6 +159,14 @@ DECIDED: Final[Mapping[Difference, DifferenceDecision]] = MappingProxyType(
             action="the volume keeps its state and its room, and no empty file takes its place",
             why="its tenant's data may lie elsewhere: look for the file, and bring it back under"
             " its name; if it is lost, its tenant removes the volume",
+        ),
+        Difference.VOLUME_IN_USE: DifferenceDecision(
+            remedy=Remedy.NOTE,
+            action="neither the domain nor the file is touched: unless its guest needs the disk,"
+            " detach it there (`virsh domblklist DOMAIN` names its target, `virsh detach-disk"
+            " DOMAIN TARGET` with --live, --config or both)",
+            why="somebody attached it by hand, or the ledger was restored from a backup: if two"
+            " guests write one file, its data is lost",
         ),
         Difference.OLDER_GENERATION: DifferenceDecision(
             remedy=Remedy.REPAIR,

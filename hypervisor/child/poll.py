@@ -13,6 +13,7 @@ import libvirt
 
 from hypervisor.child import filters, inspection, migrating_domains, serial_logs, snapshots
 from hypervisor.child.background_calls import BackgroundCall
+from hypervisor.child.backing_chains import is_data_volume
 from hypervisor.child.idle_connections import IdleConnections
 from hypervisor.child.pool_watch import OtherVolumes, Place, PoolWatch, SeenPool, SilentPool
 from hypervisor.errors import HypervisorError
@@ -165,8 +166,9 @@ class HostPoller:
                     domain,
                     disk_gib=-(-disks[domain.uuid].size_bytes // _GIB),
                     capped_disk=disks[domain.uuid].capped_disk,
+                    volume_files=_data_volumes(pool, seen, parsed),
                 )
-                for domain, _ in domains
+                for domain, parsed in domains
             ),
             volumes=volumes,
             machine_uuid=domain_xml.machine_uuid(capabilities) if capabilities else None,
@@ -320,6 +322,19 @@ def _unreferenced_volumes(
             of_snapshots = snapshots.files_of_all_snapshots(conn)
             left = [name for name in left if f"{seen.folder}/{name}" not in of_snapshots]
     return tuple(left)
+
+
+def _data_volumes(pool: str, seen: SeenPool | None, parsed: ParsedDomain) -> tuple[str, ...]:
+    """Return the names of a pool's data volumes that the disks of a domain name, sorted."""
+    folder = None if seen is None else seen.folder
+    names = set()
+    for place, name in parsed.files:
+        at, _, last = name.rpartition("/")
+        if place == pool:
+            names.add(name)
+        elif place is None and folder is not None and at == folder:
+            names.add(last)
+    return tuple(sorted(filter(is_data_volume, names)))
 
 
 def _read_memory(conn: libvirt.virConnect) -> tuple[int, int | None]:

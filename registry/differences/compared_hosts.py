@@ -18,7 +18,7 @@ from registry.hosts.stored_reports import read_reports
 from registry.ledger.shared_disks import PoolSharing, sharing_of_pools
 from registry.lifecycle import PowerState
 from registry.records.hosts import Host, HostReport
-from registry.volumes.host_files import VolumeFile, read_volume_files
+from registry.volumes.host_files import VolumeFile, VolumeInUse, read_volume_files, volumes_in_use
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class ComparedHosts:
     starting: Set[UUID]  #: VMs
     known_files: Mapping[UUID, Set[str]]  #: of images and volumes, by the host that is the machine
     volume_files: Mapping[UUID, Sequence[VolumeFile]]  #: of tenants, by host
+    volumes_in_use: Mapping[UUID, Sequence[VolumeInUse]]  #: against the ledger, by host
     pools: Mapping[str, PoolSharing]  #: shared by hosts
     firsts: Mapping[UUID, UUID]  #: the first host of each host that is a second name of its machine
     #: Why leftovers of hosts stay, by whether they are domains, and their names.
@@ -59,13 +60,15 @@ def read_compared_hosts(connection: Connection, compared: Sequence[Host]) -> Com
     stay = select(leftovers).where(leftovers.c.last_error.is_not(None))
     for row in connection.execute(stay.where(is_any_of(connection, leftovers.c.host_id, keys))):
         errors[row.host_id][row.kind == "domain", row.name] = row.last_error
+    reports, live = read_reports(connection, keys), live_assignments(connection, *keys)
     return ComparedHosts(
-        reports=read_reports(connection, keys),
+        reports=reports,
         errors=errors,
-        live=live_assignments(connection, *keys),
+        live=live,
         starting=frozenset(connection.scalars(starting)),
         known_files=known_files,
         volume_files=volume_files,
+        volumes_in_use=volumes_in_use(connection, reports, live),
         pools=sharing_of_pools(
             connection, {host.shared_pool for host in compared if host.shared_pool}
         ),

@@ -22,13 +22,19 @@ _SHOWN: Final = 5  #: names of files
 def pool_differences(
     host: Host, report: HostReport, seen: ComparedHosts
 ) -> Iterator[HostDifference]:
-    """Yield missing files of volumes, and one difference for all files nobody knows."""
+    """Yield volumes without files, volumes in use, and one difference for all unknown files."""
     if report.pool_silent_since is None:
         files = seen.volume_files.get(host.id, ())
         for lost in missing_files(files, report.volumes, report.started_at):
             what = f"{lost.name}: volume {lost.volume}, {lost.size_gib} GiB"
             yield new_difference(host, Difference.VOLUME_MISSING, lost.name, what)
     is_first = host.same_machine_as is None
+    for used in seen.volumes_in_use.get(host.id, ()) if is_first else ():
+        who = f"domain {used.domains[0]} has"
+        if len(used.domains) > 1:
+            who = f"domains {' and '.join(used.domains)} have"
+        what = f"{used.file}: {used.volume}; {who} it"
+        yield new_difference(host, Difference.VOLUME_IN_USE, used.file, what)
     if is_first and host.shared_pool is None:  # else a domain of another host may name them
         yield from _file_differences(host, report, seen.known_files.get(host.id, frozenset()))
 

@@ -21,7 +21,7 @@ from registry.hosts.ledger_view import HostLedger, read_ledgers
 from registry.hosts.machine_identity import is_same_machine
 from registry.hosts.machines import Machine, duplicate_message, duplicates_of, store_duplicates
 from registry.hosts.silent_pools import pool_trouble, record_silent_pools
-from registry.hosts.stored_reports import store_latest_reports
+from registry.hosts.stored_reports import read_reports, store_latest_reports
 from registry.hosts.unaccounted_items import (
     UnaccountedItems,
     domains_on_other_hosts,
@@ -49,7 +49,7 @@ from registry.lifecycle import (
 )
 from registry.reconciliation import DECIDED, Difference, LedgerAssignment, LedgerVm, vm_difference
 from registry.records.hosts import DomainReport, Host, HostReport
-from registry.volumes.host_files import volumes_without_disk
+from registry.volumes.host_files import volumes_in_use, volumes_without_disk
 
 #: Host label: missing VMs are rebuilt without confirmation.
 REBUILD_LABEL: Final = "on_missing=rebuild"
@@ -97,6 +97,7 @@ def record_reports(
     believed = [(each.host, each.report) for each in counted]
     doubles = duplicates_of(connection, believed)
     counted = [replace(each, double_of=doubles.get(each.host.id)) for each in counted]
+    _record_volumes_in_use(connection, counted, now=now, actor=actor)
     _store_reports(connection, counted)
     # Before inventories, in the order of locks.
     lost = volumes_without_disk(connection, {host.id: report for host, report in believed})
@@ -153,6 +154,40 @@ def _store_reports(connection: Connection, polls: Sequence[_AcceptedPoll]) -> No
         ],
     )
     store_latest_reports(connection, {poll.host.id: poll.report for poll in polls})
+
+
+def _record_volumes_in_use(
+    connection: Connection, polls: Sequence[_AcceptedPoll], *, now: datetime, actor: str
+) -> None:
+    """Add an event for each volume that a domain has against the ledger since this poll."""
+    polled = {poll.host.id: poll for poll in polls if poll.double_of is None}
+    live = {key: poll.ledger.live for key, poll in polled.items()}
+    found = volumes_in_use(connection, {key: poll.report for key, poll in polled.items()}, live)
+    if not found:
+        return
+    before = volumes_in_use(connection, read_reports(connection, found), live)
+    record_events(
+        connection,
+        [
+            event_row(
+                now,
+                actor,
+                "volume_in_use",
+                "host",
+                key,
+                reason=DECIDED[Difference.VOLUME_IN_USE].why,
+                data={
+                    "name": polled[key].host.name,
+                    "file": used.file,
+                    "volume": used.volume,
+                    "domains": list(used.domains),
+                },
+            )
+            for key, those in found.items()
+            for used in those
+            if used not in before.get(key, ())
+        ],
+    )
 
 
 def _shown_error(poll: _AcceptedPoll) -> str | None:

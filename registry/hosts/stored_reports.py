@@ -121,6 +121,7 @@ def _report_from_json(stored: Mapping[str, Any]) -> HostReport:
                 "uuid": UUID(each["uuid"]),
                 "assignment_id": UUID(each["assignment_id"]) if each["assignment_id"] else None,
                 "attached": None if each.get("attached") is None else tuple(each["attached"]),
+                "volume_files": tuple(each.get("volume_files", ())),
             }
         )
         for each in stored["domains"]

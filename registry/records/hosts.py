@@ -170,6 +170,7 @@ class DomainReport:
     capped_disk: str | None = None
     #: Serial numbers of its disks beyond root and seed; None: not reported, by an earlier release.
     attached: tuple[str, ...] | None = None
+    volume_files: tuple[str, ...] = ()  #: of tenants' volumes in the pool that its disks name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Row, select
 
 from registry.db.bulk import chunks, is_any_of
-from registry.db.schema import volumes
+from registry.db.schema import tenants, vms, volumes
 from registry.lifecycle import VolumeState
-from registry.records.hosts import HostReport
+from registry.records.hosts import DomainReport, HostReport
 
 #: States in which a volume's file may be absent: it is made or deleted just now.
 _UNCERTAIN: Final = (
     VolumeState.CREATING.value,
     VolumeState.WITHDRAWING.value,
     VolumeState.REMOVING.value,
+)
+_FILE: Final = re.compile(
+    r"fuga-volume-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.qcow2"
 )
 
 
@@ -43,6 +47,15 @@ class VolumeFile:
     size_gib: int
     is_made: bool
     since: datetime  #: of the volume's present state
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeInUse:
+    """The file of a volume that disks of domains name, though the ledger gives it to none."""
+
+    file: str
+    volume: str  #: its name, owner and state
+    domains: tuple[str, ...]
 
 
 def read_volume_files(
@@ -100,3 +113,55 @@ def volumes_without_disk(
             ):
                 found.append(row.id)
     return found
+
+
+def volumes_in_use(
+    connection: Connection, reports: Mapping[UUID, HostReport], live: Mapping[UUID, Container[UUID]]
+) -> Mapping[UUID, Sequence[VolumeInUse]]:
+    """Return volumes that domains of hosts have against the ledger, by host.
+
+    The ledger gives such a volume to no VM, or to another. A volume that it does not know counts
+    if the domain is one of the host's ``live`` assignments. A poll that began before the latest
+    change of a volume says nothing about it.
+    """
+    named: defaultdict[tuple[UUID, UUID], list[DomainReport]] = defaultdict(list)
+    for key, report in reports.items():
+        for domain in report.domains:
+            for file in domain.volume_files:
+                if match := _FILE.fullmatch(file):
+                    named[key, UUID(match[1])].append(domain)
+    known = _read_volumes(connection, {volume_id for _, volume_id in named})
+    found: defaultdict[UUID, list[VolumeInUse]] = defaultdict(list)
+    for (key, volume_id), users in sorted(named.items(), key=lambda item: item[0]):
+        row = known.get(volume_id)
+        if row is None:
+            wrong = [each for each in users if each.assignment_id in live[key]]
+            text = "a volume that this register center does not know"
+        elif row.changed_at < reports[key].started_at:
+            wrong = [
+                each
+                for each in users
+                if each.assignment_id is None or each.assignment_id != row.assignment_id
+            ]
+            text = f"volume {row.name} of {row.tenant}, {row.state}"
+            text += "" if row.vm is None else f" for VM {row.vm}"
+        else:
+            continue
+        if wrong:
+            names = tuple(sorted(each.name for each in wrong))
+            found[key].append(VolumeInUse(volume_file_name(volume_id), text, names))
+    return found
+
+
+def _read_volumes(connection: Connection, ids: Collection[UUID]) -> Mapping[UUID, Row[Any]]:
+    """Return the rows of volumes with the names of their tenants and VMs, by id."""
+    query = (
+        select(volumes, tenants.c.name.label("tenant"), vms.c.name.label("vm"))
+        .join(tenants, tenants.c.id == volumes.c.tenant_id)
+        .outerjoin(vms, vms.c.id == volumes.c.vm_id)
+    )
+    return {
+        row.id: row
+        for some in chunks(sorted(ids))
+        for row in connection.execute(query.where(is_any_of(connection, volumes.c.id, some)))
+    }

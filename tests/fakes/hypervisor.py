@@ -540,8 +540,12 @@ class FakeHypervisor:
         return True
 
     def _show_attached(self, vm_id: str) -> None:
-        attached = tuple(sorted(self.attached.get(vm_id, ())))
-        self.domains[vm_id] = replace(self.domains[vm_id], attached=attached)
+        its = self.attached.get(vm_id, {})
+        self.domains[vm_id] = replace(
+            self.domains[vm_id],
+            attached=tuple(sorted(its)),
+            volume_files=tuple(sorted(its.values())),
+        )
 
     def _domains_with(self, volume: str) -> list[HostDomain]:
         return [

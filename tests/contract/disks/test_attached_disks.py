@@ -63,10 +63,12 @@ class Data:
 
 
 def attached(at: Ground, spec: DomainSpec) -> tuple[str, ...]:
-    """The serials that both a look at the VM and a report show."""
+    """The serials that both a look at the VM and a report show, which has the files as well."""
     found = at.find(spec).attached
     [reported] = [each for each in at.host.report(at.pool).domains if each.uuid == spec.mark.vm_id]
     assert reported.attached == found
+    ids = (name.removeprefix("fuga-volume-") for name in reported.volume_files)
+    assert tuple(map(disk_serial, ids)) == found
     return found
 
 

@@ -22,7 +22,7 @@ from registry import (
     VolumeState,
 )
 from registry.admin.retention import Periods
-from registry.hosts import Host
+from registry.hosts import Difference, DomainReport, Host
 from registry.tasks import Build
 from registry.volumes import MAX_ATTACHED, Volume, VolumeStep
 from tests.raw_sql import REFUSED, RawSql
@@ -31,6 +31,7 @@ from tests.register import (
     a_cluster,
     a_domain,
     a_report,
+    a_stranger,
     add_group,
     add_host,
     add_request,
@@ -498,3 +499,49 @@ def test_a_vm_that_lost_the_disk_gets_it_again(register: Registry) -> None:
     assert poll(known=False) is VolumeState.ATTACHED, "an earlier release reports no disks"
     assert poll("another") is VolumeState.ATTACHING
     assert advance(register, volume, VolumeEvent.ATTACHED) is VolumeState.ATTACHED
+
+
+def test_a_domain_that_has_a_volume_against_the_ledger_is_reported(register: Registry) -> None:
+    (host,) = a_cluster(register)
+    one, two = running(register, host), running(register, host)
+    volume = a_volume(register)
+    attach(register, volume, one)
+    file, unknown = f"fuga-volume-{volume.id}.qcow2", f"fuga-volume-{uuid4()}.qcow2"
+    events = "volume_in_use"
+
+    def poll(*domains: DomainReport) -> list[tuple[str, str]]:
+        begun = register.now()
+        register.hosts.record_report(host.id, a_report(*domains, volumes=(file,), started_at=begun))
+        found = register.differences.list(host.name)
+        return [(each.what, each.remedy) for each in found if each.difference == "volume_in_use"]
+
+    def domain(build: Build, *files: str) -> DomainReport:
+        attached = (volume.id.hex[:20],)
+        return a_domain(build, attached=attached, volume_files=files)
+
+    assert poll(domain(one, file), domain(two)) == []
+    theirs = replace(a_stranger("rescue"), volume_files=(file, unknown))
+    for _ in range(2):
+        assert poll(domain(one, file), domain(two, file), theirs) == [
+            (
+                f"{file}: volume data of a, attached for VM {register.vms.get(one.vm_id).name};"
+                f" domains fuga-{two.vm_id} and rescue have it",
+                "note",
+            )
+        ]
+        assert len(register.events.list(kind=events)) == 1, "once, not with each poll"
+    register.volumes.detach(volume.id, actor=ACTOR)
+    advance(register, volume, VolumeEvent.DETACHED)
+    assert poll(domain(one, file), domain(two, unknown)) == [
+        (f"{file}: volume data of a, available; domain fuga-{one.vm_id} has it", "note"),
+        (
+            f"{unknown}: a volume that this register center does not know;"
+            f" domain fuga-{two.vm_id} has it",
+            "note",
+        ),
+    ]
+    assert len(register.events.list(kind=events)) == 3
+    with pytest.raises(ConflictError, match="neither the domain nor the file is touched"):
+        register.differences.repair(host.name, Difference.VOLUME_IN_USE, file, actor=ACTOR)
+    assert [due.task for due in register.assignments.send_due_tasks(resend_after_s=0)] == []
+    assert poll(domain(one), domain(two)) == []
