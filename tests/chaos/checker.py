@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos import look, moved, signs
-from tests.chaos.checks import elastic, proofs
+from tests.chaos.checks import elastic, proofs, volumes
 from tests.chaos.clock import true_time
 from tests.chaos.findings import Finding, HostSeen, Sql
+from tests.chaos.guests import volume_file
 from tests.chaos.tables import FIRST, MACHINES
 
 #: What begins to hold capacity, and what ends it; in between it stays the same.
@@ -23,15 +24,19 @@ _OVER = ("released", "cancelled", "expired")
 
 def seen_by_virsh(hosts: Mapping[str, tuple[str, Path]]) -> list[HostSeen]:
     """Look at hosts, of each its socket and the folder of its pool."""
-    return [
-        HostSeen(
-            name=name,
-            domains=look.domains(uri),
-            volumes=frozenset(look.volumes(uri)),
-            disks=look.disks(pool),
+    found = []
+    for name, (uri, pool) in hosts.items():
+        domains = look.domains(uri)
+        found.append(
+            HostSeen(
+                name=name,
+                domains=domains,
+                volumes=frozenset(look.volumes(uri)),
+                disks=look.disks(pool),
+                attached={each: look.attached_disks(uri, each) for each in domains},
+            )
         )
-        for name, (uri, pool) in hosts.items()
-    ]
+    return found
 
 
 def check(
@@ -53,6 +58,7 @@ def check(
         *illegal_steps(sql),
         *unfenced(sql, record),
         *elastic.check_elastic(sql, record),
+        *volumes.check_volumes(sql, hosts, record),
         *proofs.check_months(sql, record),
         *told_by_record(record),
         *invisible_faults(sql, record),
@@ -159,6 +165,12 @@ def leftover_volumes(sql: Sql, hosts: Sequence[HostSeen]) -> Iterable[Finding]:
             " WHERE a.state = 'active'"
         )
         for end in (".qcow2", "-seed.img")
+    } | {
+        volume_file(row["id"]): row["host"]
+        for row in sql(
+            "SELECT d.id, h.name AS host FROM volumes d JOIN hosts h ON h.id = d.host_id"
+            " WHERE d.state IN ('available', 'attached')"
+        )
     }
     copies = {
         (row["volume"], row["host"])
@@ -185,8 +197,10 @@ def untidy_register(sql: Sql) -> Iterable[Finding]:
     for row in sql(
         "SELECT h.name, i.resource, i.committed, coalesce(sum(r.amount), 0) AS held"
         " FROM inventories i JOIN hosts h ON h.id = i.host_id LEFT JOIN"
-        " (assignment_resources r JOIN assignments a ON a.id = r.assignment_id"
-        "  AND a.state <> 'released') ON r.host_id = i.host_id AND r.resource = i.resource"
+        " (SELECT r.host_id, r.resource, r.amount FROM assignment_resources r"
+        "  JOIN assignments a ON a.id = r.assignment_id AND a.state <> 'released'"
+        "  UNION ALL SELECT host_id, 'disk_gib', size_gib FROM volumes WHERE host_id IS NOT NULL)"
+        " r ON r.host_id = i.host_id AND r.resource = i.resource"
         " GROUP BY 1, 2, 3 HAVING i.committed <> coalesce(sum(r.amount), 0)"
     ):
         yield Finding(

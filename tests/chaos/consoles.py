@@ -52,6 +52,7 @@ class Ears:
     """Notes what each boot counted, what disks refused, and signs that a guest runs twice.
 
     Such a sign is a number that was said twice, or a boot that goes on after the next one began.
+    A number of a volume that was said twice is a sign that two guests had it.
     """
 
     def __init__(self, folders: Mapping[str, Path], record: Record) -> None:
@@ -62,6 +63,8 @@ class Ears:
         self._passes = 0
         self._last_began_at = time.time()
         self.heard = 0  #: numbers
+        self.heard_of_volumes = 0  #: numbers, too
+        self._volumes: dict[str, dict[int, str]] = {}  #: by serial number: who said which number
         self.refused = 0  #: counts that a guest's disk did not take at once
         self.stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ears", daemon=True)
@@ -82,6 +85,8 @@ class Ears:
                 numbers=sorted(boot.hosts),
                 counted_at=boot.counted_at,
             )
+        for serial, numbers in self._volumes.items():
+            self._record.write("volume counted", serial=serial, numbers=sorted(numbers))
 
     def _run(self) -> None:
         while not self.stop.wait(_EVERY_S):
@@ -95,6 +100,10 @@ class Ears:
             lines = log.read()
             for boot, number in guests.said(lines):
                 self._hear(log, boot, number)
+            for serial, number in guests.said_of_volumes(lines):
+                self._hear_of_volume(log, serial, number)
+            for serial in guests.dirty(lines):
+                self._note_volume_fault("dirty volume", serial, f"VM {log.vm} found it so")
             for said in guests.refused(lines):
                 self.refused += 1
                 self._record.write("refused", vm=log.vm, host=log.host, said=said)
@@ -137,6 +146,17 @@ class Ears:
                 self._tell(log, [there, log.host], f"boot {key} goes on after the next one began")
         boot.hosts[number] = log.host
         boot.counted_at = self._last_began_at
+
+    def _hear_of_volume(self, log: _Log, serial: str, number: int) -> None:
+        self.heard_of_volumes += 1
+        numbers = self._volumes.setdefault(serial, {})
+        if number in numbers:
+            what = f"VMs {numbers[number]} and {log.vm} both wrote {number}"
+            self._note_volume_fault("volume written twice", serial, what)
+        numbers[number] = log.vm
+
+    def _note_volume_fault(self, fault: str, serial: str, said: str) -> None:
+        self._record.write("volume fault", fault=fault, serial=serial, said=said)
 
     def _tell(self, log: _Log, hosts: list[str], said: str) -> None:
         self._record.write("twice", vm=log.vm, hosts=hosts, said=said)

@@ -26,6 +26,20 @@ class Sql(Protocol):
 
 
 @dataclass(frozen=True)
+class AttachedDisks:
+    """Serial numbers of the volumes of one domain, in each of the places that know of them."""
+
+    live: frozenset[str]
+    persistent: frozenset[str]
+    opened: frozenset[str] = frozenset()  #: of files that its emulator has open
+
+    def places(self, *, running: bool) -> Mapping[str, frozenset[str]]:
+        """Return the serial numbers by place; a domain that is off has one definition alone."""
+        found = {"its persistent definition": self.persistent}
+        return found | ({"its live definition": self.live, "QEMU": self.opened} if running else {})
+
+
+@dataclass(frozen=True)
 class HostSeen:
     """What virsh tells of a host."""
 
@@ -33,3 +47,4 @@ class HostSeen:
     domains: Mapping[str, str]
     volumes: frozenset[str]
     disks: Mapping[str, Sequence[int]] = field(default_factory=dict)  #: counts on each, in order
+    attached: Mapping[str, AttachedDisks] = field(default_factory=dict)  #: by domain

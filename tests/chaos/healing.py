@@ -23,6 +23,9 @@ _UNDER_WAY = (
     " WHERE a.state NOT IN ('active', 'released')"
     " OR (a.state = 'active' AND v.desired = 'running' AND v.observed IN ('absent', 'lost'))"
     " OR (a.state = 'active' AND EXISTS (SELECT 1 FROM power_actions p WHERE p.vm_id = v.id))"
+    " UNION ALL "
+    "SELECT d.id, 'volume', d.state, d.name, '', d.attempts, d.last_error FROM volumes d"
+    " WHERE d.state NOT IN ('unplaced', 'available', 'attached', 'removed')"
 )
 #: What waits without a reason or is to end, and hosts that nobody looked at since a time.
 _UNSETTLED = """
@@ -53,7 +56,7 @@ UNION ALL SELECT 'hosts', string_agg(h.name || ' ' || h.health, ' ')
 
 
 def under_way(site: Site) -> dict[str, str]:
-    """Moves and assignments between two states that may last, and what is known of each."""
+    """Moves, assignments and volumes between two states that may last, and what is known."""
     return {str(row[0]): " ".join(map(str, row[1:])) for row in site.sql(_UNDER_WAY)}
 
 

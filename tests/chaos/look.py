@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from tests.chaos import guests
+from tests.chaos.findings import AttachedDisks
 
 _VIRSH_S = 300
 _STATE_S = 60  #: a libvirtd may be frozen
@@ -41,6 +44,25 @@ def volumes(uri: str, pool: str = "default") -> set[str]:
 def disks(folder: Path) -> dict[str, list[int]]:
     """What guests counted on each of our disks in a pool, by its name; see `guests`."""
     return {path.name: guests.counted(path) for path in sorted(folder.glob("fuga-*.qcow2"))}
+
+
+def attached_disks(uri: str, domain: str) -> AttachedDisks:
+    """Volumes of a domain by both its definitions and by its emulator, which may be ending."""
+    try:
+        query = json.dumps({"execute": "query-named-block-nodes", "arguments": {"flat": True}})
+        nodes = "".join(virsh(uri, "qemu-monitor-command", domain, query))
+    except RuntimeError:  # it is off
+        nodes = ""
+    return AttachedDisks(
+        live=_serials(virsh(uri, "dumpxml", domain)),
+        persistent=_serials(virsh(uri, "dumpxml", "--inactive", domain)),
+        opened=frozenset(map(guests.serial_of, guests.VOLUME_FILE.findall(nodes))),
+    )
+
+
+def _serials(xml: list[str]) -> frozenset[str]:
+    found = ET.fromstring("".join(xml)).iterfind("devices/disk/serial")
+    return frozenset(each.text or "" for each in found)
 
 
 def emulators() -> dict[str, dict[str, int]]:

@@ -13,16 +13,17 @@ from typing import Any
 from psycopg.rows import dict_row
 
 from tests.chaos import checker, healing
+from tests.chaos.callers.operators import Moving
+from tests.chaos.callers.tenants import Load
 from tests.chaos.checks.proofs import unproven
 from tests.chaos.consoles import Ears
 from tests.chaos.faults import ChaosFault
 from tests.chaos.findings import Finding
-from tests.chaos.operators import Moving
+from tests.chaos.guests import VOLUME_FILE
 from tests.chaos.record import Record
 from tests.chaos.scrapes import Scrapes
 from tests.chaos.sightings import Watch
 from tests.chaos.site import Site
-from tests.chaos.tenants import Load
 from tests.servers.running import eventually
 
 Say = Callable[[str], None]
@@ -114,6 +115,7 @@ def run(
                 "looks for VMs that run twice": watch.looks,
                 "most guests at a time": watch.most_guests,
                 "counts heard of guests": ears.heard,
+                "counts heard of volumes": ears.heard_of_volumes,
                 "counts refused by disks": ears.refused,
                 **moved,
                 **ended,
@@ -231,6 +233,9 @@ def _check(site: Site, record: Record, outcome: ChaosOutcome) -> list[Finding]:
 
     hosts = {host.name: (host.eyes, host.pool_dir) for host in site.hosts}
     seen = checker.seen_by_virsh(hosts)
-    counted = [disk for host in seen for disk in host.disks.values() if disk]
-    outcome.counts |= Counter({"disks with counts": len(counted)})
+    counted = [name for host in seen for name, disk in host.disks.items() if disk]
+    on_volumes = len([name for name in counted if VOLUME_FILE.fullmatch(name)])
+    outcome.counts |= Counter(
+        {"disks with counts": len(counted) - on_volumes, "volumes with counts": on_volumes}
+    )
     return checker.check(sql, seen, record.read())

@@ -205,6 +205,27 @@ _RESERVATION = _steps("""
     in_force  cancelled  cancelled
 """)
 
+_VOLUME = _steps("""
+    unplaced     attach_requested  creating
+    unplaced     remove_requested  removed
+    creating     created           attaching
+    creating     attach_failed     withdrawing
+    creating     detach_requested  withdrawing
+    creating     vm_gone           withdrawing
+    withdrawing  withdrawn         unplaced
+    attaching    attached          attached
+    attaching    attach_failed     detaching
+    attaching    detach_requested  detaching
+    attached     detach_requested  detaching
+    attached     disk_gone         attaching
+    detaching    detached          available
+    detaching    unanswered        attaching
+    detaching    detach_requested  detaching
+    available    attach_requested  attaching
+    available    remove_requested  removing
+    removing     absent            removed
+""") | _any("attaching attached detaching", "vm_gone", "available")
+
 MACHINES: Mapping[str, Machine] = {
     "assignment": Machine(
         frozenset({"assignment_state"}), "SELECT id, state FROM assignments", frozenset(_ASSIGNMENT)
@@ -257,6 +278,9 @@ MACHINES: Mapping[str, Machine] = {
         "SELECT id, state FROM reservations",
         frozenset(_RESERVATION),
     ),
+    "volume": Machine(
+        frozenset({"volume_state"}), "SELECT id, state FROM volumes", frozenset(_VOLUME)
+    ),
     "admin": Machine(
         frozenset({"host_added", "host_admin"}), "SELECT id, admin FROM hosts", frozenset(_ADMIN)
     ),
@@ -278,5 +302,6 @@ FIRST: Mapping[str, str | None] = {
     "health": "enrolling",
     "spot": "stays",
     "reservation": "pending",
+    "volume": "unplaced",
     "admin": None,
 }

@@ -117,6 +117,20 @@ def test_a_count_that_a_disk_refuses_is_noted_once_and_was_not_said(hosts: Hosts
     assert (hosts.ears.refused, hosts.told("counted")) == (1, [])
 
 
+def test_what_two_guests_say_of_one_volume(hosts: Hosts) -> None:
+    serial = "0123456789abcdef0123"
+    for host, numbers in (("h1", (0, 1)), ("h2", (1, 2))):
+        with hosts.log(host).open("a") as file:
+            file.write("".join(f"VOLUME {serial} {number} {FIRST}\r\n" for number in numbers))
+    hosts.log("h2").open("a").write(f"DIRTY {serial} {FIRST}\r\n")
+    hosts.end()
+
+    faults = [each["fault"] for each in hosts.told("volume fault")]
+    assert faults == ["volume written twice", "dirty volume"]
+    assert [each["numbers"] for each in hosts.told("volume counted")] == [[0, 1, 2]]
+    assert hosts.ears.heard_of_volumes == 4
+
+
 @pytest.mark.parametrize(
     ("written", "found"), [([0, 1, 2], [0, 1, 2]), ([0, 2], [0, -1, 2]), ([], [])]
 )

@@ -37,7 +37,13 @@ BATCHES = (
         faults.ApiPaused,
         faults.DaemonFrozen,
     ),
-    (faults.TasksDelayed, faults.SourceOff, faults.GuestFrozen, faults.PoolFull),
+    (
+        faults.WorkerStruckAtVolume,
+        faults.TasksDelayed,
+        faults.SourceOff,
+        faults.GuestFrozen,
+        faults.PoolFull,
+    ),
     (faults.Backlog, faults.DestinationCut, faults.WorkerStruckMoving),
 )
 #: Without these a run would have tried nothing.
@@ -45,6 +51,7 @@ TRIED = (
     *("accepted", "moves accepted", "spot VMs asked for"),
     *("live moves moved", "reservations asked for"),
     *("counts heard of guests", "disks with counts"),
+    *("attachments", "detachments", "counts heard of volumes", "volumes with counts"),
     *("elastic requests scaled", "VMs borrowed", "rounds with a memory", "months closed"),
 )
 SEED = 1

@@ -192,6 +192,22 @@ class WorkerStoppedInside(WorkerAtCheckpoint):
         self.process.resume()
 
 
+_VOLUME_POINTS = ("volumes.after_creating", "volumes.after_attaching", "volumes.after_detaching")
+_CLAIMED_VOLUMES = "SELECT id, vm_id FROM volumes WHERE lease_owner LIKE %s"
+
+
+class WorkerStruckAtVolume(WorkerStruck):
+    kind = "worker killed at a step of a volume"
+    points = _VOLUME_POINTS
+    claimed = _CLAIMED_VOLUMES
+
+
+class WorkerStoppedAtVolume(WorkerStoppedInside):
+    kind = "worker stopped at a step of a volume"
+    points = _VOLUME_POINTS
+    claimed = _CLAIMED_VOLUMES
+
+
 class LeaderStruck(AtCheckpoint):
     kind = "leader killed after a commit"
     strikes = ("control",)

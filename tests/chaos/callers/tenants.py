@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from tests.chaos import guests
-from tests.chaos.calls import TokenHolder
+from tests.chaos.callers.volumes import VolumeOwner
 from tests.chaos.processes import WAIT_S
 from tests.chaos.record import Record
 from tests.chaos.site import IMAGE, TENANTS, TYPES, Site
@@ -25,6 +25,7 @@ ELASTIC_PART = 0.4  #: of the other requests, as long as a tenant has no elastic
 MAX_BORROWED = 4  #: VMs of an elastic request
 SCALE_PART = 0.15  #: of the times at which a tenant with an elastic request does anything
 IMAGE_PART = 0.5  #: of requests
+VOLUME_PART = 0.35  #: of the times at which a tenant does anything
 RESERVE_PART = 0.15  #: of the times at which a tenant would ask
 _PAUSE_S = (0.5, 2.0)
 #: Of reservations: from now until they begin, and how long they last.
@@ -33,7 +34,7 @@ _LIVES_S = (0.5, 30.0)  #: of what is not kept; some are given back before they 
 
 
 @dataclass(kw_only=True)
-class Tenant(TokenHolder):
+class Tenant(VolumeOwner):
     """One tenant: holds some requests, asks for more, gives some back."""
 
     stop: threading.Event
@@ -48,7 +49,9 @@ class Tenant(TokenHolder):
         while not self.stop.wait(self.rng.uniform(*_PAUSE_S)):
             room = MAX_VCPUS_EACH - sum(self.held.values())
             first = min(self.due, key=self.due.__getitem__, default=None)
-            if first is not None and self.due[first] <= time.monotonic():
+            if self.rng.random() < VOLUME_PART:
+                self.change_volumes()
+            elif first is not None and self.due[first] <= time.monotonic():
                 del self.due[first]
                 self.give_back(first)
             elif self.elastic and self.rng.random() < SCALE_PART:
@@ -212,6 +215,8 @@ class Load:
         for tenant in self.tenants:
             for request_id in sorted(tenant.held):
                 tenant.give_back(request_id)
+        for tenant in self.tenants:
+            tenant.remove_volumes()
 
     def counts(self) -> Counter[str]:
         return sum((tenant.counts for tenant in self.tenants), Counter())

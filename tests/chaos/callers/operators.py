@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.chaos.calls import TokenHolder
+from tests.chaos.callers.calls import TokenHolder
 from tests.chaos.checks.proofs import following_month
 from tests.chaos.processes import WAIT_S
 from tests.chaos.record import Record
@@ -27,7 +27,7 @@ _THAT_MOVE = (
     "SELECT v.id FROM vms v JOIN assignments a ON a.vm_id = v.id"
     " WHERE a.state = 'active' AND v.desired = 'running' AND v.observed = 'running'"
     " AND NOT EXISTS (SELECT 1 FROM moves m WHERE m.vm_id = v.id AND m.ended_at IS NULL)"
-    " ORDER BY v.id"
+    " AND NOT EXISTS (SELECT 1 FROM volumes d WHERE d.vm_id = v.id) ORDER BY v.id"
 )
 
 

@@ -1,0 +1,1 @@
+"""Who calls the API of a site that is struck: tenants, their volumes, and operators."""
