@@ -13,6 +13,9 @@ import pytest
 from tests.docs.markdown import ROOT, split, typed
 from tests.report_page import opened
 
+#: The example is run for all tests of it, which takes a minute and more.
+pytestmark = pytest.mark.long
+
 #: Only against a hang: four policies, on a machine that may be busy with a whole suite.
 PATIENCE_S = 1800
 #: Of the table, what is the same on every machine.
@@ -42,7 +45,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, done.stdout
 
 
-@pytest.mark.long
 def test_the_example_prints_the_table_of_the_guide(results: tuple[Path, str]) -> None:
     guide, _ = split((ROOT / "docs" / "simulate.md").read_text("utf-8"))
     (shown,) = (block.text for block in guide if "VMs requested" in block.text)
