@@ -6,7 +6,8 @@ tenants cannot find out that they share a host. Operators see the real names; so
 `FUGA_HOST_NAMES` is ``shown``.
 
 Error texts of hosts and workers are shown without everything that identifies a machine:
-addresses, URIs, paths and names of hosts.
+addresses, URIs, paths and names of hosts. Advice to run a command on a host becomes "ask an
+operator".
 
 libvirt, SSH, TLS and QEMU write addresses, names of machines and of users, paths and URIs
 into their messages, also of machines that are not hosts of this site, such as a jump host or a
@@ -79,6 +80,8 @@ _MACHINES: Final = (
         re.IGNORECASE,
     ),
 )
+#: What only operators can run, who have a shell on hosts.
+_COMMAND_ON_HOST: Final = re.compile(r"`(?:virsh|qemu-img)\b")
 _INSTEAD: Final = (
     (_URI, "(its URI)"),
     (_PATH, "(a path)"),
@@ -96,6 +99,17 @@ def remove_addresses(text: str) -> str:
     for pattern, instead in _INSTEAD:
         text = pattern.sub(instead, text)
     return text
+
+
+def remove_operators_advice(text: str) -> str:
+    """Return a text without the clause that advises a command on a host, and what follows it."""
+    found = _COMMAND_ON_HOST.search(text)
+    if found is None:
+        return text
+    end = max(text.rfind(mark, 0, found.start()) for mark in ":;")
+    if end < 0:
+        end = max(0, text.rfind(",", 0, found.start()))
+    return f"{text[:end]}: ask an operator" if end else "ask an operator"
 
 
 def remove_machine_names(text: str, known: Callable[[str], bool]) -> str:
@@ -284,6 +298,7 @@ class Viewer:
         if self.tenant is None:
             return text
         text = remove_addresses(_OPERATOR.sub("an operator", text))
+        text = remove_operators_advice(text)
         if not self.names.shown:  # words that mean a host become the reader's name of it
             text = _WORD.sub(self._shown_word, text)
         return remove_machine_names(text, self._is_readers_name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, select, update
 
 from registry.audit.changes import HOST_ADMIN
 from registry.db.clock import db_now
@@ -40,10 +40,9 @@ def change_admin(
     step = HOST_ADMIN.step(row.admin, event)
     if step.moved:
         if step.after == HostAdmin.RETIRED:
-            _check_holds_no_vms(connection, key, row.name)
+            _check_is_empty(connection, key, row.name, volumes_lost=volumes_lost)
             if volumes_lost:
                 lose_volumes(connection, key, now=db_now(connection), actor=actor)
-            _check_holds_no_volumes(connection, key, row.name)
             # A retired host is not polled, so no poll would show that they are gone.
             connection.execute(delete(strangers).where(strangers.c.host_id == key))
         connection.execute(update(hosts).where(hosts.c.id == key).values(admin=step.after.value))
@@ -52,29 +51,27 @@ def change_admin(
     return step.before
 
 
-def _check_holds_no_vms(connection: Connection, key: UUID, name: str) -> None:
-    """Raise `ConflictError` if assignments hold capacity on a host that is to be retired."""
-    held = connection.execute(
-        select(func.count())
-        .select_from(assignments)
-        .where(assignments.c.host_id == key, unreleased)
-    ).scalar_one()
-    if held:
-        raise ConflictError(
-            f"host {name} cannot be retired: VMs that hold capacity there: {held};"
+def _check_is_empty(connection: Connection, key: UUID, name: str, *, volumes_lost: bool) -> None:
+    """Raise `ConflictError` if assignments or volumes are on a host that is to be retired."""
+    reasons = []
+    on_host = assignments.c.host_id == key
+    if held := _count(connection, assignments, on_host & unreleased):
+        reasons.append(
+            f"VMs that hold capacity there: {held};"
             f" `fuga host drain {name} --move --wait` moves them away first,"
             " and names those that may not move: these their tenants delete (`fuga rm VM`)"
         )
-
-
-def _check_holds_no_volumes(connection: Connection, key: UUID, name: str) -> None:
-    """Raise `ConflictError` if a host that is to be retired has files of volumes."""
-    held = connection.execute(
-        select(func.count()).select_from(volumes).where(volumes.c.host_id == key)
-    ).scalar_one()
-    if held:
-        raise ConflictError(
-            f"host {name} cannot be retired: volumes of tenants in its pool: {held};"
+    if not volumes_lost and (held := _count(connection, volumes, volumes.c.host_id == key)):
+        reasons.append(
+            f"volumes of tenants in its pool: {held};"
             f" `fuga volume list --host {name}` names them. Their tenants remove them (`fuga volume"
             f" remove`); if the pool is lost, type `fuga host remove {name} --volumes-lost`"
         )
+    if reasons:
+        raise ConflictError(f"host {name} cannot be retired: {'; also '.join(reasons)}")
+
+
+def _count(connection: Connection, table: Table, which: ColumnElement[bool]) -> int:
+    """Return how many rows of a table meet a condition."""
+    query = select(func.count()).select_from(table).where(which)
+    return int(connection.execute(query).scalar_one())

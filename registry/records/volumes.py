@@ -27,6 +27,7 @@ class Volume:
     vm_id: UUID | None
     vm: str | None  #: name of that VM
     last_error: str | None
+    trouble: str | None  #: why its host or VM keeps it from being used or changed now
     created_at: datetime
     removed_at: datetime | None
 

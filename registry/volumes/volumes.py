@@ -53,6 +53,7 @@ from registry.lifecycle import (
 from registry.records.volumes import Volume
 from registry.tenancy.quota_use import check_amounts
 from registry.tenancy.tree import key_query, lock_requesting_tenant
+from registry.volumes.trouble import volume_trouble
 
 MAX_SIZE_GIB: Final = 1 << 20
 #: Volumes of one VM: each takes a slot of its machine's bus.
@@ -62,7 +63,14 @@ MAX_OF_TENANT: Final = 10_000
 
 _SELECT: Final[Select[Any]] = (
     select(
-        volumes, tenants.c.name.label("tenant"), hosts.c.name.label("host"), vms.c.name.label("vm")
+        volumes,
+        tenants.c.name.label("tenant"),
+        hosts.c.name.label("host"),
+        hosts.c.health,
+        hosts.c.last_polled_at,
+        hosts.c.pool_silent_since,
+        vms.c.name.label("vm"),
+        vms.c.observed,
     )
     .select_from(volumes)
     .join(tenants, tenants.c.id == volumes.c.tenant_id)
@@ -158,7 +166,7 @@ class Volumes:
             if host is not None:
                 named = ids_by_name(connection, "host", hosts, host)
                 query = query.where(volumes.c.host_id.in_(named))
-            found = [record_of(Volume, row) for row in connection.execute(query)]
+            found = [_to_volume(row) for row in connection.execute(query)]
         return page_of(found, limit, lambda volume: (volume.id.hex,))
 
     def get(self, id: UUID) -> Volume:  # noqa: A002 - the contract's name
@@ -259,7 +267,12 @@ def _get_row(connection: Connection, key: UUID) -> Row[Any]:
 
 def _get_volume(connection: Connection, key: UUID) -> Volume:
     """Return a volume, also a removed one, or raise `NotFoundError`."""
-    return record_of(Volume, _get_row(connection, key))
+    return _to_volume(_get_row(connection, key))
+
+
+def _to_volume(row: Row[Any]) -> Volume:
+    """Return the record of a volume."""
+    return record_of(Volume, row, trouble=volume_trouble(row))
 
 
 def _lock_row(connection: Connection, key: UUID) -> Row[Any]:

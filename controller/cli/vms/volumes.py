@@ -43,6 +43,12 @@ def _size_text(volume: Mapping[str, Any]) -> str:
     return f"{volume['size_gib']} GiB"
 
 
+def _error_text(volume: Mapping[str, Any]) -> str | None:
+    """Return why a volume waits now, or else its last error; None if there is neither."""
+    why: str | None = volume["trouble"] or volume["last_error"]
+    return why
+
+
 COLUMNS = (
     field("name"),
     Column("size", _size_text, right=True),
@@ -51,6 +57,8 @@ COLUMNS = (
     field("host"),
     field("tenant", spare=1),
 )
+#: In lists with a volume that waits or failed.
+ERROR_COLUMN = Column("last error", _error_text, prose=True)
 
 
 @app.command("create")
@@ -99,11 +107,12 @@ def list_volumes(
     """List volumes: which VM has each, and the host of its file."""
     vm_id = None if vm is None else find_vm_of_tenant(session.api, vm, tenant)["id"]
     narrowed = any((tenant, vm, host, state, search))
+    found = list(
+        session.api.items("volumes", tenant=tenant, vm=vm_id, host=host, state=state, search=search)
+    )
     session.show(
-        session.api.items(
-            "volumes", tenant=tenant, vm=vm_id, host=host, state=state, search=search
-        ),
-        COLUMNS,
+        found,
+        (*COLUMNS, ERROR_COLUMN) if any(map(_error_text, found)) else COLUMNS,
         empty="no such volumes."
         if narrowed
         else "no volumes. Create one with `fuga volume create data --size 100GiB`.",
@@ -188,6 +197,8 @@ def _status_lines(volume: Mapping[str, Any]) -> list[str]:
         lines.append(" on ".join(place))
     if volume["vm"] is not None:
         lines.append(f"in the guest: {device_path(volume)}")
+    if volume["trouble"] is not None:
+        lines.append(volume["trouble"])
     if volume["last_error"] is not None:
         lines.append(f"last error: {volume['last_error']}")
     return lines
@@ -236,18 +247,17 @@ def _wait_for(
 
 def _progress_text(volume: Mapping[str, Any]) -> str:
     error = volume["last_error"]
-    return plain(
-        f"volume {volume['name']} is {volume['state']}"
-        + (f", last error: {error}" if error else "")
-    )
+    why = volume["trouble"] or (f"last error: {error}" if error else None)
+    return plain(f"volume {volume['name']} is {volume['state']}" + (f", {why}" if why else ""))
 
 
 def volumes_that_stay(api: Client, targets: Sequence[LookupTarget]) -> dict[str, tuple[str, ...]]:
     """Return the names of volumes of VMs and requests that will be deleted, by target path."""
     stay: dict[str, tuple[str, ...]] = {}
+    one = str(targets[0].record["id"]) if [each.kind for each in targets] == ["vm"] else None
     for tenant in dict.fromkeys(str(target.record["tenant"]) for target in targets):
         attached: dict[str, list[str]] = {}
-        for each in api.items("volumes", tenant=tenant):
+        for each in api.items("volumes", tenant=tenant, vm=one):
             if each["vm_id"] is not None:
                 attached.setdefault(each["vm_id"], []).append(each["name"])
         if not attached:

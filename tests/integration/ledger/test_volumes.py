@@ -262,6 +262,8 @@ def test_a_host_with_volumes_is_not_retired(register: Registry) -> None:
     (host,) = a_cluster(register)
     build = running(register, host)
     attach(register, a_volume(register), build)
+    with pytest.raises(ConflictError, match=r"capacity there: 1;.*; also volumes .* pool: 1;"):
+        register.hosts.change_admin(host.name, HostAdminEvent.RETIRE, actor=ACTOR)
     register.vms.delete(build.vm_id, actor=ACTOR)
     remove_vm(register, build.claim.assignment_id)
     with pytest.raises(ConflictError, match="volumes of tenants in its pool: 1"):
@@ -545,3 +547,35 @@ def test_a_domain_that_has_a_volume_against_the_ledger_is_reported(register: Reg
         register.differences.repair(host.name, Difference.VOLUME_IN_USE, file, actor=ACTOR)
     assert [due.task for due in register.assignments.send_due_tasks(resend_after_s=0)] == []
     assert poll(domain(one), domain(two)) == []
+
+
+@pytest.mark.parametrize(
+    ("cause", "trouble"),
+    [
+        ("lost", "VM {vm} is lost: its host is up and has no such domain"),
+        ("silent", "the storage pool of its host does not answer since 20"),
+        ("down", "its host does not answer since 20"),
+    ],
+)
+def test_a_volume_says_what_its_change_waits_for(
+    register: Registry, raw: RawSql, cause: str, trouble: str
+) -> None:
+    (host,) = a_cluster(register)
+    build, volume, spare = running(register, host), a_volume(register), a_volume(register, "spare")
+    attach(register, volume, build)
+    register.volumes.detach(volume.id, actor=ACTOR)
+    assert register.volumes.get(volume.id).trouble is None
+    if cause == "lost":
+        register.hosts.record_report(host.id, a_report(started_at=register.now()))
+    elif cause == "silent":
+        raw.run("UPDATE hosts SET pool_silent_since = last_polled_at")
+    else:
+        register.hosts.record_miss(host.id, "timeout", unreachable_after=1, down_after=1)
+
+    assert register.volume_steps.claim(volume.id, "w1", 60) is None
+    found = {each.name: each.trouble or "" for each in register.volumes.list().items}
+
+    expected = trouble.format(vm=register.vms.get(build.vm_id).name)
+    assert found["data"].startswith(expected)
+    assert host.name not in found["data"]
+    assert found[spare.name] == ""

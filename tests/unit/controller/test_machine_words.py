@@ -94,6 +94,13 @@ SECRETS = (
             " -drive file=(a path): Could not open '(a machine)': 12:30:05",
         ),
         ("kvm-07: credential site-key: no such key", f"{ALIAS}: its credential: no such key"),
+        (
+            "disk vdc of domain web is /var/lib/libvirt/images/x.snap, and not a volume that fuga"
+            " made: if that is a snapshot's, merge it with `virsh blockcommit web vdc --pivot`",
+            "disk vdc of domain web is (a path), and not a volume that fuga made: ask an operator",
+        ),
+        ("its pool hangs, `virsh pool-destroy` it", "its pool hangs: ask an operator"),
+        ("`qemu-img check` it", "ask an operator"),
     ],
 )
 def test_a_tenant_reads_what_failed_and_not_where(said: str, told: str) -> None:

@@ -18,6 +18,7 @@ const pathOf = (volume: Volume): string => `volumes/${encodeURIComponent(volume.
 const ofTenant = (volume: Volume): string => (session.isOperator ? ` --tenant ${shellWord(volume.tenant)}` : "");
 const isFree = (volume: Volume): boolean => ["available", "unplaced"].includes(volume.state);
 const hasVm = (volume: Volume): boolean => ["creating", "attaching", "attached"].includes(volume.state);
+const errorOf = (volume: Volume): string => volume.trouble ?? volume.last_error ?? "";
 
 const COLUMNS: Column<Volume>[] = [
   { name: "Name", value: (volume) => volume.name, cell: (volume) => volume.name },
@@ -25,11 +26,11 @@ const COLUMNS: Column<Volume>[] = [
   { name: "GiB", value: (volume) => volume.size_gib, cell: (volume) => volume.size_gib, numeric: true },
   {
     name: "State",
-    value: (volume) => `${volume.state} ${volume.last_error ?? ""}`,
+    value: (volume) => `${volume.state} ${errorOf(volume)}`,
     cell: (volume) => (
       <>
         <State word={volume.state} />
-        {volume.last_error && <span class="why">{plain(volume.last_error)}</span>}
+        {errorOf(volume) && <span class="why">{plain(errorOf(volume))}</span>}
       </>
     ),
   },

@@ -30,6 +30,7 @@ def a_volume(**changes: Any) -> dict[str, Any]:
         "vm_id": None,
         "vm": None,
         "last_error": None,
+        "trouble": None,
         "created_at": "2026-01-01T00:00:00Z",
         "removed_at": None,
         "serial": "0193a444000070008000",
@@ -220,6 +221,7 @@ def test_rm_says_which_volumes_stay(api: HttpApi, fuga: Fuga) -> None:  # noqa: 
     api.on("DELETE", f"/v1/requests/{request['id']}", request | {"vms_leaving": 1}, status=202)
 
     assert "it is being removed; volumes data and logs stay\n" in fuga("rm", "web-1").out
+    assert api.calls("GET", "/v1/volumes")[0].query["vm"] == VM_ID, "not all of the tenant"
     assert "1 VMs are being removed; volumes data and logs stay\n" in fuga("rm", "web").out
 
 
@@ -256,6 +258,19 @@ def test_a_list_lines_up_at_80_columns_with_what_matters() -> None:
     assert [line.index("attached" if "shop" in line else "unplaced") for line in lines[2:]] == [
         lines[0].index("state")
     ] * 2
+
+
+def test_a_list_has_a_column_of_errors_where_there_are_some(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+    assert "last error" not in fuga("volume", "list").out
+    waits = with_vm("detaching", trouble="its host does not answer", last_error="timeout")
+    api.on_list("/v1/volumes", waits, a_volume(name="logs", last_error="no space"))
+    api.on("GET", PATH, waits)
+
+    listed = fuga("volume", "list").out
+
+    assert "last error" in listed
+    assert ["its host does" in listed, "no space" in listed, "timeout" in listed] == [1, 1, 0]
+    assert "its host does not answer\nlast error: timeout\n" in fuga("volume", "show", "data").out
 
 
 def test_a_tenant_without_volumes_reads_how_to_create_one(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
