@@ -164,7 +164,7 @@ class QuotaExceededError(RegistryError):
             for each in exceeded
         )
         super().__init__(
-            f"{listed}. Request less, delete VMs, or ask an operator to raise the quota"
+            f"{listed}. Request less, delete VMs or volumes, or ask an operator to raise the quota"
         )
         self.tenant = tenant
         self.exceeded = tuple(exceeded)

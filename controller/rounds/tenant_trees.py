@@ -8,7 +8,7 @@ from uuid import UUID
 import numpy as np
 
 from placement import QuotaHeadroom, TenantTree
-from registry.catalogue import VMS
+from registry.catalogue import VMS, VOLUMES
 from registry.rounds import ClusterView, GroupView, TenantView
 
 
@@ -71,8 +71,8 @@ def build_allowances(
     names: list[tuple[str, str, int, int]] = []
     for quota in view.quotas:
         tenants = members.get(quota.owner_id, [])
-        if not tenants:
-            continue
+        if not tenants or quota.resource == VOLUMES:
+            continue  # rounds place VMs
         resource = None if quota.resource == VMS else view.resources.index(quota.resource)
         held = sum(_amount_held(view.tenants[each], resource) for each in tenants)
         room = max(0, quota.limit - held)

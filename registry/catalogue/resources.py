@@ -25,6 +25,8 @@ from registry.records.catalogue import ResourceDef
 MAX_RESOURCES = 32
 #: The name under which quotas limit the number of VMs; it is no resource.
 VMS = "vms"
+#: The name under which quotas limit the number of volumes; it is no resource.
+VOLUMES = "volumes"
 #: Key of the lock under which hosts and resources are added, as each host has each resource.
 INVENTORIES = "inventories"
 
@@ -106,8 +108,10 @@ class Resources:
     def add(self, name: str, unit: str, *, actor: str) -> ResourceDef:
         """Add a resource at the end of the axis, with an empty inventory on every host."""
         check_new_name("name", name)
-        if name == VMS:
-            raise InvalidError("name", name, "another name: quotas count VMs by this one")
+        if name in {VMS, VOLUMES}:
+            raise InvalidError(
+                "name", name, "another name: quotas count VMs or volumes by this one"
+            )
         if name in LIMITS:
             raise InvalidError("name", name, "another name: VM types have a limit of this one")
         if not (unit.isprintable() and 1 <= len(unit) <= 32):

@@ -55,7 +55,7 @@ class QuotaUse:
     """The limit of one resource, and its use."""
 
     tenant: Settable[str]  #: whose quota: a tenant's own, or that of a group above it
-    resource: Settable[str]  #: "vms" is the number of VMs
+    resource: Settable[str]  #: "vms" is the number of VMs, "volumes" that of volumes
     limit: Settable[int]
     requested: Observed[int]  #: amount of all wanted VMs
     held: Observed[int]  #: by all assignments that are not released

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, literal, select
 
-from registry.catalogue.resources import VMS, demands
+from registry.catalogue.resources import VMS, VOLUMES, demands
 from registry.db.bulk import chunks, is_any_of
 from registry.db.clock import db_now
 from registry.db.dialect import has_one_writer
@@ -37,7 +37,7 @@ from registry.records.tenancy import OverQuota
 from registry.tenancy.reservation_use import is_in_force, unrequested_vms
 from registry.tenancy.tree import descendants, read_path
 
-#: Amounts by resource; the number of VMs is under `VMS`.
+#: Amounts by resource; the numbers of VMs and of volumes are under `VMS` and `VOLUMES`.
 Amounts = Mapping[str, int]
 #: VMs that a tenant may ask for at most where requests above its quota wait: what waits is
 #: rows, too, and read by every round.
@@ -151,7 +151,7 @@ def requested_amounts(connection: Connection, key: UUID) -> Amounts:
         for vm_type_id, number in connection.execute(query):
             numbers[vm_type_id] += number
     total = Counter(total_amounts(connection, numbers))
-    total["disk_gib"] += _volumes_gib(connection, key, volumes.c.state != VolumeState.REMOVED.value)
+    total.update(_amounts_of_volumes(connection, key, volumes.c.state != VolumeState.REMOVED.value))
     return total
 
 
@@ -170,17 +170,18 @@ def held_amounts(connection: Connection, key: UUID) -> Amounts:
             total[resource] += int(amount)
         number = select(func.count()).select_from(assignments).where(*mine)
         total[VMS] += connection.execute(number).scalar_one()
-    total["disk_gib"] += _volumes_gib(connection, key, volumes.c.host_id.is_not(None))
+    total.update(_amounts_of_volumes(connection, key, volumes.c.host_id.is_not(None)))
     return total
 
 
-def _volumes_gib(connection: Connection, key: UUID, which: ColumnElement[bool]) -> int:
-    """Return the sizes of volumes of a tenant, or of all below a group, that meet a condition."""
-    total = 0
+def _amounts_of_volumes(connection: Connection, key: UUID, which: ColumnElement[bool]) -> Amounts:
+    """Return number and disk of volumes of a tenant, or of all below a group, of a condition."""
+    total: Counter[str] = Counter()
     for some in chunks((key, *descendants(connection, key))):
-        query = select(func.coalesce(func.sum(volumes.c.size_gib), 0))
+        query = select(func.count(), func.coalesce(func.sum(volumes.c.size_gib), 0))
         mine = is_any_of(connection, volumes.c.tenant_id, some)
-        total += int(connection.execute(query.where(mine, which)).scalar_one())
+        number, disk_gib = connection.execute(query.where(mine, which)).one()
+        total.update({VOLUMES: number, "disk_gib": int(disk_gib)})
     return total
 
 

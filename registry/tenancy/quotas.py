@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, delete, insert, select, update
 
 from registry.audit.events import record_event
-from registry.catalogue.resources import VMS, resource_names
+from registry.catalogue.resources import VMS, VOLUMES, resource_names
 from registry.db.clock import db_now
 from registry.db.engine import Database, retry_on_rollback
 from registry.db.locks import lock_tenants
@@ -75,7 +75,7 @@ class Quotas:
         with self._database.write() as connection:
             key = tenant_id(connection, tenant)
             lock_tenants(connection, key)
-            known = (*resource_names(connection), VMS)
+            known = (*resource_names(connection), VMS, VOLUMES)
             for resource, limit in limits.items():
                 if resource not in known:
                     raise UnknownNameError(f"limits.{resource}", "resource", resource, known=known)
@@ -118,7 +118,7 @@ def set_default_limits(
     """
     if not limits:
         return None
-    known = (*resource_names(connection), VMS)
+    known = (*resource_names(connection), VMS, VOLUMES)
     unknown = sorted(limits.keys() - set(known))
     if unknown:
         raise ConflictError(

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Row, Select, and_, func, insert, select
 
 from registry.audit.changes import VOLUME
 from registry.audit.events import record_event, record_events
+from registry.catalogue.resources import VOLUMES
 from registry.db.clock import db_now
 from registry.db.engine import Database, retry_on_rollback
 from registry.db.idempotency_keys import store_result
@@ -96,7 +97,8 @@ class Volumes:
         DuplicateError
             If the tenant has a volume of that name.
         QuotaExceededError
-            If the tenant's disk would exceed its quota or one of a group above it.
+            If the tenant's disk, or its number of volumes, would exceed its quota or one of a group
+            above it.
         """
         check_new_name("name", name)
         check_int("size_gib", size_gib, 1, MAX_SIZE_GIB)
@@ -112,7 +114,7 @@ class Volumes:
                     f"tenant {tenant} has {MAX_OF_TENANT} volumes, which is the maximum:"
                     " remove some (`fuga volume remove`)"
                 )
-            check_amounts(connection, owner, {"disk_gib": size_gib})
+            check_amounts(connection, owner, {"disk_gib": size_gib, VOLUMES: 1})
             now = db_now(connection)
             connection.execute(
                 insert(volumes).values(

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from controller.rounds.tenant_trees import build_allowances
 from registry import (
     ClaimLostError,
     ConflictError,
@@ -213,6 +214,24 @@ def test_quotas_count_volumes_before_they_have_files(register: Registry) -> None
     attach(register, volume, build)
     (use,) = register.quotas.get("a").limits
     assert (use.requested, use.held) == (of_vm + 40, of_vm + 40)
+
+
+def test_quotas_limit_the_number_of_volumes_and_no_vms(register: Registry) -> None:
+    (host,) = a_cluster(register)
+    build = running(register, host)
+    register.quotas.set("a", {"volumes": 2}, actor=ACTOR)
+    attach(register, a_volume(register), build)
+    other = a_volume(register, "other")
+    with pytest.raises(QuotaExceededError, match="of a is 2 volumes, 2 in use and 1 requested"):
+        a_volume(register, "third")
+    (use,) = register.quotas.get("a").limits
+    assert (use.resource, use.limit, use.requested, use.held) == ("volumes", 2, 2, 1)
+    assert build_allowances(register.rounds.read_cluster(take_lease(register))) == ((), ())
+    running(register, host)
+    register.volumes.remove(other.id, actor=ACTOR)
+    a_volume(register, "third")
+    with pytest.raises(InvalidError, match="another name"):
+        register.resources.add("volumes", "pieces", actor=ACTOR)
 
 
 def test_shares_count_the_disk_of_volumes(register: Registry) -> None:
