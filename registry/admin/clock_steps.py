@@ -30,7 +30,7 @@ from registry.admin.moved_ends import (
 from registry.admin.what_ifs import LEASE_S
 from registry.audit.events import record_event
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.locks import take_advisory_lock
 from registry.db.schema import (
     assignments,
@@ -112,11 +112,8 @@ class _LimitedTimes:
     often: bool = True  #: False for tables with years of rows and no index to the newest
 
 
-class ClockSteps:
+class ClockSteps(Repository):
     """Detects steps back of the database's clock and limits stored times that lie ahead."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def correct_times(self, lengths: LeaseLengths, *, thorough: bool = False) -> float:
         """Limit stored times ahead of the database's clock; return the seconds it stepped back.

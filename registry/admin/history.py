@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Row, or_, select
 from registry.admin.past_tenants import PastQuota, PastTenant, past_tenants
 from registry.catalogue.resources import demands, resource_names
 from registry.db.bulk import chunks
-from registry.db.engine import Database
+from registry.db.engine import Repository
 from registry.db.locks import roll_back_when_idle
 from registry.db.row_conversion import record_of
 from registry.db.schema import (
@@ -119,11 +119,8 @@ class PastDecision:
 _IDLE_S: Final = 600.0
 
 
-class History:
+class History(Repository):
     """Reads past requests, hosts and rounds."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @contextmanager
     def read_period(self, since: datetime, until: datetime) -> Iterator[PastPeriod]:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, select, update
 
 from registry.db.bulk import insert_if_absent
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.schema import processes
 from registry.records.liveness import ProcessHeartbeat, ProcessSettings
 
@@ -25,11 +25,8 @@ LATE_S: Final = 30.0
 _KEPT: Final = timedelta(days=1)
 
 
-class Processes:
+class Processes(Repository):
     """Stores the heartbeats and settings of processes."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def register(

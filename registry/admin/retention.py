@@ -17,7 +17,7 @@ from sqlalchemy import Column, Connection, Select, delete, exists, func, select
 from registry.capacity.capacity_history import KEPT
 from registry.db.bulk import is_any_of
 from registry.db.clock import db_now, earlier_time
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.ids import lowest_uuid7
 from registry.db.names import check_int
 from registry.db.schema import (
@@ -105,11 +105,8 @@ class PurgeCounts:
         )
 
 
-class Retention:
+class Retention(Repository):
     """Counts and purges rows past their retention period, by the database's clock."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def count_due(self, periods: Periods) -> PurgeCounts:
         """Return how many rows of each kind a purge would delete now, without deleting any.

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, Select, delete, insert, select, update
 
 from registry.audit.changes import WHAT_IF
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.locks import take_advisory_lock
@@ -41,11 +41,8 @@ W = TypeVar("W", bound=WhatIf)
 _SHORT: Final = tuple(what_ifs.c[name] for name in (*WhatIf.__dataclass_fields__, "lease_until"))
 
 
-class WhatIfs:
+class WhatIfs(Repository):
     """Creates, runs, cancels and lists what-ifs."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def create(self, arguments: Mapping[str, Any], executor_id: UUID, *, actor: str) -> WhatIf:

@@ -11,7 +11,7 @@ from registry.audit.subjects import subjects_of_audit
 from registry.db.audit_context import AuditedCall
 from registry.db.clock import db_now
 from registry.db.dialect import has_one_writer
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import audit
 from registry.records.journal import AuditEntry
@@ -19,11 +19,8 @@ from registry.records.journal import AuditEntry
 REFUSED = (401, 403, 429)
 
 
-class Audit:
+class Audit(Repository):
     """The audit log: completes and reads the entries that `registry.db.audit_context` begins."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def finish(self, call: AuditedCall, status: int | None) -> int:

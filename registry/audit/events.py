@@ -16,7 +16,7 @@ from registry.db.background_statements import PreparedStatement
 from registry.db.bulk import chunks, is_any_of, prepare_insert
 from registry.db.clock import db_now
 from registry.db.dialect import has_one_writer
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Database, Repository, retry_on_rollback
 from registry.db.names import check_int
 from registry.db.pages import check_limit
 from registry.db.schema import events, hosts, requests, vms, volumes
@@ -95,11 +95,8 @@ def prepare_events(connection: Connection, rows: Sequence[Mapping[str, Any]]) ->
     return prepare_insert(connection, events, rows)
 
 
-class Events:
+class Events(Repository):
     """Reads the history, and adds events that change no row."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def add(

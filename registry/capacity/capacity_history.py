@@ -35,7 +35,7 @@ from registry.capacity.packed_days import (
 from registry.catalogue.resources import resource_names
 from registry.db.bulk import insert_rows, update_rows
 from registry.db.clock import db_now, earlier_time
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.packed_json import pack_json, unpack_json
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import capacity_classes, capacity_days, capacity_samples
@@ -62,11 +62,8 @@ _Sums = dict[int, dict[tuple[str, str], list[int]]]
 _Day = defaultdict[int, dict[int, Hour]]
 
 
-class CapacityHistory:
+class CapacityHistory(Repository):
     """Records the capacity of classes of hosts over time, and reads it."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def sample(self, lease: Lease, *, by: datetime | None = None) -> bool:

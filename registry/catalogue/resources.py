@@ -14,7 +14,7 @@ from registry.audit.events import event_row, record_events
 from registry.catalogue.vm_type_limits import LIMITS
 from registry.db.bulk import chunks
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.locks import lock_hosts, take_advisory_lock
 from registry.db.names import MAX_AMOUNT, check_int, check_new_name, lookup_name
@@ -68,11 +68,8 @@ def demands(
     return found
 
 
-class Resources:
+class Resources(Repository):
     """Adds and reads resources, in the order of the resource axis."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def all(self) -> tuple[ResourceDef, ...]:
         """Return every resource of the catalogue, in order of position."""

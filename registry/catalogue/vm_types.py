@@ -13,7 +13,7 @@ from registry.audit.events import record_event
 from registry.catalogue.resources import resource_names
 from registry.catalogue.vm_type_limits import check_limits
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.names import check_amounts, check_new_name, lookup_name
@@ -33,11 +33,8 @@ _NEWEST: Final = (
 )
 
 
-class VmTypes:
+class VmTypes(Repository):
     """Adds and reads VM types."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def add(

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, delete, exists, insert, select
 
 from registry.consoles.session_rows import change_session_state, end_session, lock_session
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.host_access import HOST_COLUMNS, to_host_access
 from registry.db.row_leases import CONSOLES, is_claimed
 from registry.db.schema import (
@@ -49,11 +49,8 @@ class ConsoleWork:
     host: HostAccess
 
 
-class ConsoleHolds:
+class ConsoleHolds(Repository):
     """Claims console sessions for workers, and relays their input and output."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def claim(self, id: UUID, owner: str, lease_s: float) -> ConsoleWork | None:  # noqa: A002

@@ -15,7 +15,7 @@ from sqlalchemy import and_, delete, insert, select, update
 
 from registry.consoles.session_rows import placed_vm_name
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.host_access import HOST_COLUMNS, to_host_access
 from registry.db.ids import uuid7
 from registry.db.names import check_int
@@ -47,11 +47,8 @@ class ConsoleAnswer:
     error: str | None
 
 
-class ConsoleReads:
+class ConsoleReads(Repository):
     """Stores requests to read console logs, and the workers' answers."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def request(self, vm_id: UUID, *, max_bytes: int = MAX_CONSOLE_BYTES, after: int = 0) -> UUID:

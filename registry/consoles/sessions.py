@@ -21,7 +21,7 @@ from registry.consoles.session_rows import (
     to_session,
 )
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.locks import lock_vms
@@ -50,11 +50,8 @@ class ConsoleOutput:
         return self.start + len(self.content)
 
 
-class ConsoleSessions:
+class ConsoleSessions(Repository):
     """Opens and closes console sessions of callers, and passes their input and output."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def open(

@@ -233,7 +233,7 @@ class _LastDiskFull:
 
 
 class Database:
-    """The two engines of a database. Each method of a store is one transaction on one of them."""
+    """The two engines of a database. Each method of a repository is one transaction."""
 
     def __init__(self, database_url: str) -> None:
         self._pulse = _find_watchdog(database_url)
@@ -344,6 +344,13 @@ class Database:
             self._pulse.close()
         self._write.dispose()
         self._read.dispose()
+
+
+class Repository:
+    """Reads and writes one subject of a database; each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
 
 def retry_on_rollback(method: Callable[P, T]) -> Callable[P, T]:

@@ -14,7 +14,7 @@ from plain_text import split_host_name
 from registry.audit.events import event_row, record_event, record_events
 from registry.catalogue.resources import INVENTORIES, resource_names
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.locks import lock_hosts, take_advisory_lock
@@ -60,11 +60,8 @@ from registry.lifecycle import HostAdmin, HostAdminEvent
 from registry.records.hosts import Host, HostMap, HostReport, Miss, MissPolicy, NewHost
 
 
-class Hosts:
+class Hosts(Repository):
     """Registers, reads, changes and retires hosts, and stores their polls."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def add(self, new: NewHost, *, actor: str, uri_policy: UriPolicy = DEFAULT_URI_POLICY) -> Host:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import func, select
 
-from registry.db.engine import Database
+from registry.db.engine import Repository
 from registry.db.schema import host_reports, hosts, installation_secrets
 from registry.lifecycle import HostAdmin
 
@@ -24,11 +24,8 @@ class HostIdentity:
     retired: bool
 
 
-class HostIdentities:
+class HostIdentities(Repository):
     """Reads the names of all hosts, also of retired ones, which old texts mention."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def secret(self) -> bytes:
         """Return the secret key of tenants' host aliases. No caller ever sees it."""

@@ -14,7 +14,7 @@ from sqlalchemy import delete, select, update
 
 from registry.db.bulk import insert_if_absent
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.schema import monitors
 from registry.records.hosts import MonitorRecord
 
@@ -22,11 +22,8 @@ from registry.records.hosts import MonitorRecord
 _REMEMBERED: Final = timedelta(hours=1)
 
 
-class Monitors:
+class Monitors(Repository):
     """Stores the heartbeats of monitors, and lists them."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def record_heartbeat(

@@ -14,7 +14,7 @@ from sqlalchemy import Column, Row, func, select
 
 from registry.audit.events import newest_stable_id
 from registry.db.bulk import chunks, is_any_of
-from registry.db.engine import Database
+from registry.db.engine import Repository
 from registry.db.row_conversion import record_of
 from registry.db.schema import events, hosts
 from registry.lifecycle import HostAdmin
@@ -32,11 +32,8 @@ _COLUMNS: Final[tuple[Column[Any], ...]] = (
 _IN_USE: Final = hosts.c.admin != HostAdmin.RETIRED.value
 
 
-class WatchedHosts:
+class WatchedHosts(Repository):
     """Reads the hosts that monitors poll."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def all(self) -> HostsRead:
         """Return every host that is not retired, for a monitor to poll."""

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, Select, and_, func, insert, select, tupl
 from registry.audit.changes import COPY, IMAGE
 from registry.audit.events import record_event, record_events
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.locks import take_advisory_lock
@@ -31,11 +31,8 @@ _REFERENCE: Final = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]*)(:(?P<revision>[0
 _COLUMNS: Final = tuple(images.c[name] for name in Image.__dataclass_fields__)
 
 
-class Images:
+class Images(Repository):
     """Adds, reads and removes images."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def add(

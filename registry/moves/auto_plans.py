@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.locks import take_advisory_lock
 from registry.db.schema import plans, rolls, slot_loop
 from registry.lifecycle import RollState, SlotLoopState
@@ -20,11 +20,8 @@ from registry.records.moves import STANDING_RULE, Plan, PlanKind
 from registry.rounds.leases import check_epoch
 
 
-class AutoPlans:
+class AutoPlans(Repository):
     """Requests automatic plans. The next is due an interval after the last was created."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def last(self) -> tuple[datetime, datetime | None]:
         """Return the present time, and when the last automatic plan was created."""

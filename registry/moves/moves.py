@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, or_, select, update
 
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, ids_by_name, page_of
 from registry.db.row_conversion import record_of
@@ -29,11 +29,8 @@ MAX_REASON_LENGTH: Final = 200
 _OPEN: Final = [state.value for state in OPEN_MOVES]
 
 
-class Moves:
+class Moves(Repository):
     """Creates, cancels and lists moves of VMs between hosts."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def create(

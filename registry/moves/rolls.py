@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Row, ScalarSelect, Select, func, insert, sele
 from registry.audit.changes import ROLL
 from registry.db.bulk import chunks, insert_rows, is_any_of
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.locks import lock_hosts
@@ -55,11 +55,8 @@ _OVER: Final = (RollPhase.DONE.value, RollPhase.SKIPPED.value)
 _OPEN: Final = (RollState.RUNNING.value, RollState.STOPPED.value)
 
 
-class Rolls:
+class Rolls(Repository):
     """Begins, drives, resumes, cancels and lists rolls."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def targets(
         self, selected: Collection[str], skipped: Collection[str] = ()

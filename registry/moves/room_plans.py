@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection, func, select
 
 from registry.db.clock import db_now
-from registry.db.engine import Database
+from registry.db.engine import Repository
 from registry.db.ids import CLOCKS_APART, lowest_uuid7
 from registry.db.locks import take_advisory_lock
 from registry.db.schema import moves, plan_moves, plans, requests
@@ -26,11 +26,8 @@ _FOR_ROOM: Final = ("no_room", "gang_not_whole", "held_back")
 _MAX_COUNTED: Final = 10_000
 
 
-class RoomPlans:
+class RoomPlans(Repository):
     """Queries of the control centre about plans that make room for a request."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def count_open(self) -> int:
         """Return the number of open plans that make room for a request."""

@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from registry.audit.events import event_row, record_event, record_events
 from registry.db.bulk import chunks
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.locks import lock_hosts, take_advisory_lock
@@ -66,11 +66,8 @@ class Offers:
     to: Sequence[str] | None
 
 
-class Networks:
+class Networks(Repository):
     """Adds, reads, maps and removes networks."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def add(

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, and_, delete, func, not_, or_, select, u
 from registry.audit.changes import RESERVATION
 from registry.db.bulk import is_any_of
 from registry.db.clock import db_now, earlier_time
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.names import lookup_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
@@ -37,11 +37,8 @@ _SELECT = (
 )
 
 
-class Reservations:
+class Reservations(Repository):
     """Makes, reads, decides and ends reservations."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def create(

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from registry.catalogue.resources import demands
 from registry.catalogue.vm_types import get_vm_type
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.records.cluster import Accounts, CapacityView, ClusterView
 from registry.records.forecast_inputs import ForecastInputs
 from registry.records.requests import Counts, Rules
@@ -24,11 +24,8 @@ from registry.tenancy.tenants import add_tenant, update_tenant
 from registry.tenancy.tree import lock_tree
 
 
-class ClusterQueries:
+class ClusterQueries(Repository):
     """Reads what tenants hold, where VMs would fit, and what a change of tenants would do."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def accounts(self) -> Accounts:
         """Return the present holdings of all tenants, and their tree."""

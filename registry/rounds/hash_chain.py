@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, insert, select
 
-from registry.db.engine import Database
+from registry.db.engine import Repository
 from registry.db.packed_json import pack_json, unpack_json
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import round_hash_chain, rounds, site_keys, tenants
@@ -114,11 +114,8 @@ def add_link(
     )
 
 
-class RoundProofs:
+class RoundProofs(Repository):
     """Reads the proofs of a tenant's own rows."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def list(
         self, tenant: str, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, case, select, update
 
 from registry.db.bulk import insert_if_absent
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.locks import roll_back_when_idle
 from registry.db.schema import leases
 from registry.errors import LeaseLostError, StaleEpochError
@@ -27,11 +27,8 @@ IDLE_S: Final = 10.0
 _LENGTHS: Final = 2
 
 
-class Leases:
+class Leases(Repository):
     """Gives a named lease to one holder at a time, such as that of the control centre."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def acquire(self, name: str, holder: str, length_s: float) -> Lease | None:

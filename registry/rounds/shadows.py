@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from registry.db.bulk import insert_if_absent
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import hosts, round_inputs, rounds, shadow_rounds
 from registry.records.liveness import Lease
@@ -74,11 +74,8 @@ _SELECT: Final = select(
 _PLAIN: Final = ("round", "policy", "parameters", "error", "seconds", "cut", "agreed", "skipped")
 
 
-class Shadows:
+class Shadows(Repository):
     """Stores and lists shadow rounds."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def next_due_round(self, max_rounds: int) -> DueRound | None:
         """Return the oldest of the newest ``max_rounds`` rounds that has no shadow decision yet."""

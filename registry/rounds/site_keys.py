@@ -9,7 +9,7 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from registry.audit.events import record_event
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.row_conversion import record_of
 from registry.db.schema import round_hash_chain, site_keys, slot_loop
 from registry.errors import ConflictError
@@ -26,11 +26,8 @@ class SigningState:
     unsigned: int  #: rounds after that one which the present key should have signed
 
 
-class SiteKeys:
+class SiteKeys(Repository):
     """Keeps the public keys; the private one is a file (`registry.rounds.head_signatures`)."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def list(self) -> tuple[SiteKey, ...]:
         """Return all keys, the oldest first."""

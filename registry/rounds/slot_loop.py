@@ -9,7 +9,7 @@ from sqlalchemy import Connection, select, update
 
 from registry.audit.changes import SLOT_LOOP
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.row_conversion import record_of
 from registry.db.schema import slot_loop
@@ -20,11 +20,8 @@ from registry.records.liveness import SlotLoopStatus
 MAX_REASON_LENGTH: Final = 200
 
 
-class SlotLoopSwitch:
+class SlotLoopSwitch(Repository):
     """Pauses and resumes the decisions; the row outlives every control centre."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def get(self) -> SlotLoopStatus:
         """Return whether slots are decided or the slot loop is paused, and since when."""

@@ -17,7 +17,7 @@ from registry.audit.changes import ASSIGNMENT, VM_OBSERVED, assignment_event_row
 from registry.audit.events import record_events
 from registry.db.clock import db_now
 from registry.db.dialect import has_one_writer
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.host_access import HOST_COLUMNS, to_host_access
 from registry.db.locks import lock_hosts, lock_vms
 from registry.db.row_conversion import record_of
@@ -102,11 +102,8 @@ SELECT = (
 )
 
 
-class Assignments:
+class Assignments(Repository):
     """Claims and results of builds, removals and leftovers that workers carry out."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def state(self, assignment_id: UUID) -> AssignmentState | None:
         """Return an assignment's state, or None if it does not exist."""

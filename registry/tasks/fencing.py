@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, or_, select
 
 from registry.audit.events import record_event
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.locks import lock_hosts
 from registry.db.row_leases import FENCES
 from registry.db.schema import (
@@ -61,11 +61,8 @@ _SAME_TARGET: Final = (
 _NO_TARGET: Final = "it has no fence target: `fuga host set NAME --fence-target TARGET`"
 
 
-class Fencing:
+class Fencing(Repository):
     """Requests the fencing of hosts, and records the results."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def request_for_failed_hosts(

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Row, Select, delete, func, select
 from registry.audit.changes import COPY
 from registry.audit.events import record_event
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.host_access import to_host_access
 from registry.db.locks import lock_hosts
 from registry.db.row_leases import COPIES, is_claimed
@@ -37,11 +37,8 @@ from registry.records.work import CopyClaim, CopyRemoval, Upload
 MAX_INTERRUPTIONS: Final = 5
 
 
-class ImageCopyTasks:
+class ImageCopyTasks(Repository):
     """Claims and results of uploads and removals of image copies."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def claim_upload(self, copy_id: UUID, owner: str, lease_s: float) -> Upload | None:

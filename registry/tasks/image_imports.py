@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, select
 
 from registry.audit.changes import IMAGE
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.row_leases import IMPORTS, is_claimed
 from registry.db.schema import images
 from registry.errors import ClaimLostError
@@ -19,11 +19,8 @@ from registry.lifecycle import ImageEvent, ImageState
 from registry.records.work import Import, ImportClaim
 
 
-class ImageImports:
+class ImageImports(Repository):
     """Claims and results of image imports."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def claim(self, image_id: UUID, owner: str, lease_s: float) -> Import | None:

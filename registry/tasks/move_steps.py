@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Row, and_, or_, select, update
 from registry.audit.changes import MOVE, VM_OBSERVED
 from registry.audit.events import record_events
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.host_access import to_host_access
 from registry.db.row_leases import MOVES, is_claimed
 from registry.db.schema import assignments, hosts, moves, power_actions, vms
@@ -52,11 +52,8 @@ _SEEN: Final = {
 }
 
 
-class MoveSteps:
+class MoveSteps(Repository):
     """Claims and results of the moves that workers carry out."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def claim(

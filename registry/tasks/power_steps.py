@@ -17,7 +17,7 @@ from registry.audit.changes import POWER as POWER_OF_VM
 from registry.audit.changes import VM_OBSERVED
 from registry.audit.events import record_events
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.host_access import HOST_COLUMNS, to_host_access
 from registry.db.locks import lock_vms
 from registry.db.row_leases import POWER, is_claimed
@@ -79,11 +79,8 @@ _SELECT: Final[Select[Any]] = (
 )
 
 
-class PowerSteps:
+class PowerSteps(Repository):
     """Claims and results of the steps of power actions."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def claim(self, vm_id: UUID, owner: str, lease_s: float) -> PowerStep | None:

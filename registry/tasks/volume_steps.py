@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, or_, select
 from registry.audit.changes import VOLUME
 from registry.audit.events import record_events
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.host_access import HOST_COLUMNS, to_host_access
 from registry.db.locks import lock_hosts
 from registry.db.row_leases import ASSIGNMENTS, VOLUMES, is_claimed
@@ -82,11 +82,8 @@ def is_vm_ready(now: datetime) -> ColumnElement[bool]:
     return or_(volumes.c.assignment_id.is_(None), ready)
 
 
-class VolumeSteps:
+class VolumeSteps(Repository):
     """Claims and results of the steps of volumes' changes."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def claim(self, volume_id: UUID, owner: str, lease_s: float) -> VolumeStep | None:

@@ -18,7 +18,7 @@ from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 from registry.audit.events import record_event
 from registry.db.audit_context import audited_call_of
 from registry.db.clock import UtcNow, db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.schema import login_codes, tokens
@@ -49,11 +49,8 @@ class Admission:
     event_data: Mapping[str, str]  #: the provider and the user
 
 
-class Logins:
+class Logins(Repository):
     """Creates login codes, and exchanges them for tokens."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def make_link(

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from registry.audit.events import record_event
 from registry.catalogue.resources import VMS, VOLUMES, resource_names
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.locks import lock_tenants
 from registry.db.names import MAX_AMOUNT, check_int
 from registry.db.schema import quotas, tenants
@@ -29,11 +29,8 @@ from registry.tenancy.quota_use import (
 from registry.tenancy.tree import read_path, tenant_id
 
 
-class Quotas:
+class Quotas(Repository):
     """Sets and shows quotas."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def get(self, tenant: str) -> Quota:
         """Return the quotas of a tenant or group and of the groups above it, with their use."""

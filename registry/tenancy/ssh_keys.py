@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from registry.audit.events import record_event
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.names import check_new_name
@@ -27,11 +27,8 @@ _SELECT = select(ssh_keys, tenants.c.name.label("tenant")).join(
 )
 
 
-class SshKeys:
+class SshKeys(Repository):
     """Adds, lists and removes the SSH keys of tenants."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def add(self, name: str, public_key: str, *, tenant: str, actor: str) -> SshKey:

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from registry.audit.events import event_row, record_event, record_events
 from registry.db.clock import UtcNow, db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.names import WORDS, WORDS_OF_CALLERS, check_new_name, check_weight, lookup_name
@@ -51,11 +51,8 @@ _SELECT = select(tenants, _parent.c.name.label("parent")).outerjoin(
 _LIVE = tenants.c.removed_at.is_(None)
 
 
-class Tenants:
+class Tenants(Repository):
     """Adds, reads, changes and removes tenants and groups."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def add(

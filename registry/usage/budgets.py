@@ -17,7 +17,7 @@ from sqlalchemy import Connection, delete, insert, select, tuple_, update
 from registry.audit.events import record_event
 from registry.catalogue.resources import VMS, resource_names
 from registry.db.clock import db_now, earlier_time
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.exact_decimal import plain_decimal
 from registry.db.locks import lock_tenants, take_advisory_lock
 from registry.db.names import check_int
@@ -39,11 +39,8 @@ _BUDGETS: Final = "budgets"  #: the key under which `take_advisory_lock` seriali
 _MEASURER: Final = "control"
 
 
-class Budgets:
+class Budgets(Repository):
     """Sets and shows budgets, and measures their use."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def get(self, tenant: str) -> Budget:
         """Return the budgets of a tenant or group and of the groups above it, with their use."""

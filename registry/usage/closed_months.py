@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, insert, select, update
 from registry.audit.events import record_event
 from registry.db.bulk import chunks
 from registry.db.clock import db_now, earlier_time
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.exact_decimal import plain_decimal
 from registry.db.idempotency_keys import store_result
 from registry.db.locks import take_advisory_lock
@@ -46,11 +46,8 @@ _SALT_BYTES: Final = 32
 Sign = Callable[[int, str, str | None], EntrySignature | None]
 
 
-class ClosedMonths:
+class ClosedMonths(Repository):
     """Closes months, corrects them and reads their entries."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @retry_on_rollback
     def close(self, month: date, *, by: datetime | None = None, actor: str) -> ClosedEntry:

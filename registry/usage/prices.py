@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, 
 from registry.audit.events import record_event
 from registry.catalogue.resources import VMS, resource_names
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.exact_decimal import plain_decimal
 from registry.db.idempotency_keys import store_result
 from registry.db.locks import take_advisory_lock
@@ -75,11 +75,8 @@ class PriceBook:
         return sorted(days)
 
 
-class Prices:
+class Prices(Repository):
     """Sets, removes and shows prices."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def list(self) -> PriceList:
         """Return the currency and all versions, by resource, type and day."""

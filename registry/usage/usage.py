@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, and_, select
 from registry.db.bulk import chunks
 from registry.db.clock import db_now, earlier_time
 from registry.db.dialect import turn_off_jit
-from registry.db.engine import Database, retry_on_rollback
+from registry.db.engine import Repository, retry_on_rollback
 from registry.db.schema import assignments
 from registry.errors import InvalidError
 from registry.records.usage import Usage, UsageItem
@@ -44,11 +44,8 @@ LABEL: Final = "label:"
 _GROUPINGS: Final = ("tenant", "group", "type")
 
 
-class UsageSums:
+class UsageSums(Repository):
     """Reads usage, and keeps its daily sums."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def read(
         self,
