@@ -19,7 +19,7 @@
 # make mutants  change the meaning of placement/ in one place at a time: does a test notice?
 # make fuzz    MINUTES=10: generated calls with real ids, as each role, on PostgreSQL
 # make lab     N=3: real libvirt hosts on this machine, their URIs printed
-# make lock    write requirements/*.lock anew (needs uv)
+# make lock    write requirements/*.lock again (needs uv)
 # make clean   end what runs here, remove what was made here
 .PHONY: install install-tests up test test-all test-fast distribution wheel release deb deb-check container-check audit lint house api-docs screenshots bench chaos mutants fuzz lab lock clean help
 .DEFAULT_GOAL := help

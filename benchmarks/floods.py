@@ -66,7 +66,7 @@ ATTACKER: Final = "127.0.0.2"
 ATTACKERS: Final = tuple(f"127.0.0.{number}" for number in range(2, 7))
 JSON: Final = "Content-Type: application/json\r\n"
 BRACKETS: Final = b"[" + b"[]," * (85 * 1024) + b"[]]"
-#: How long a connection takes nothing before it begins anew.
+#: How long a connection takes nothing before it starts over.
 UNREAD_S: Final = 5.0
 
 

@@ -232,10 +232,10 @@ def _looks(folder: Path) -> int:
         with socket.socket(socket.AF_UNIX) as asking:
             asking.connect(str(_metrics_of(number, folder)))
             asking.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-            told = asking.makefile().read()
+            metrics = asking.makefile().read()
         total += sum(
             float(line.rpartition(" ")[2])
-            for line in told.splitlines()
+            for line in metrics.splitlines()
             if line.startswith("fuga_polls_total")
         )
     return int(total)
@@ -247,12 +247,12 @@ def _memory(monitors: Sequence[Managed]) -> tuple[float, float, int]:
     for monitor in monitors:
         for pid in [monitor.pid, *_children(monitor.pid)]:
             with contextlib.suppress(OSError):  # it ended just now
-                told = dict(
+                fields = dict(
                     line.split(":", 1)
                     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
                 )
-                rss_kib += int(told["Rss"].split()[0])
-                pss_kib += int(told["Pss"].split()[0])
+                rss_kib += int(fields["Rss"].split()[0])
+                pss_kib += int(fields["Pss"].split()[0])
                 processes += 1
     return rss_kib * 1.024e-3, pss_kib * 1.024e-3, processes
 

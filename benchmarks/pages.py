@@ -208,7 +208,7 @@ def _open_views(site: PagesSite) -> Sequence[str]:
     """Open each view and print its cost; return the calls that all views made."""
     with a_page() as page:
         made: dict[str, None] = {}
-        page.on("request", lambda asked: made.update(_of_the_api(asked)))
+        page.on("request", lambda requested: made.update(_of_the_api(requested)))
         tab = page.context.new_cdp_session(page)
         tab.send("Performance.enable")
         page.goto(f"{site.url}/web/")

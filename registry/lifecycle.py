@@ -139,7 +139,7 @@ class AssignmentEvent(StrEnum):
     DELETE_REQUESTED = "delete_requested"
     WITHDRAWN = "withdrawn"  #: its host went down before a worker claimed it
     PROVEN_ABSENT = "proven_absent"
-    MISSING = "missing"  #: its host is up and has no such domain: it is to be built anew
+    MISSING = "missing"  #: its host is up and has no such domain: it is to be rebuilt
     FENCED = "fenced"  #: its host is proven to be off: whatever it had there does not run
     ARRIVED = "arrived"  #: the guest was seen there, or the VM that is off is whole there
     LEFT = "left"  #: the VM was seen at its destination; this is the assignment on the source
@@ -383,7 +383,7 @@ class CopyEvent(StrEnum):
     """An event that changes the state of an image's copy on a host."""
 
     CLAIMED = "claimed"
-    RECLAIMED = "reclaimed"  #: another worker begins anew after the lease ran out
+    RECLAIMED = "reclaimed"  #: another worker starts over after the lease ran out
     UPLOADED = "uploaded"
     INTERRUPTED = "interrupted"  #: it failed for a passing reason, and is tried again
     REFUSED = "refused"

@@ -83,8 +83,8 @@ DECIDED: Final[Mapping[Difference, DifferenceDecision]] = MappingProxyType(
             remedy=Remedy.CONFIRM,
             action="the VM is lost, its place is kept",
             why="its disk may still be there, and only its tenant knows whether it is needed",
-            on_confirmation="its place is cleared and the next round decides it anew, with an empty"
-            " disk",
+            on_confirmation="its place is cleared and the next round decides it again, with an"
+            " empty disk",
         ),
         Difference.VM_LOST_POWER: DifferenceDecision(
             remedy=Remedy.REPAIR,
@@ -171,7 +171,7 @@ DECIDED: Final[Mapping[Difference, DifferenceDecision]] = MappingProxyType(
         Difference.OLDER_GENERATION: DifferenceDecision(
             remedy=Remedy.REPAIR,
             action="a worker removes it",
-            why="the VM has been placed anew since",
+            why="the VM has been placed again since",
         ),
         Difference.LEFTOVER: DifferenceDecision(
             remedy=Remedy.REPAIR, action="a worker removes it", why="its assignment is released"
@@ -185,7 +185,7 @@ DECIDED: Final[Mapping[Difference, DifferenceDecision]] = MappingProxyType(
             remedy=Remedy.CONFIRM,
             action="it counts as not answering, and nothing on it is touched",
             why="another machine answers at its address, without anything of ours: the host was"
-            " built anew, or the address leads elsewhere and its VMs still run",
+            " rebuilt, or the address leads elsewhere and its VMs still run",
             on_confirmation="it is taken for the host: its VMs are lost, and new ones may come",
         ),
         Difference.SAME_MACHINE: DifferenceDecision(

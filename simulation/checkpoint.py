@@ -36,7 +36,7 @@ class CheckpointError(InputError):
     """A checkpoint that cannot be resumed."""
 
     def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(str(path), f"{problem}. Without --resume the run begins anew.")
+        super().__init__(str(path), f"{problem}. Without --resume the run starts over.")
 
 
 class MisfitError(ValueError):

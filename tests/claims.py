@@ -243,7 +243,7 @@ def overfull_hosts(stored: StoredRound) -> list[int]:
 
 
 def wrong_utilities(stored: StoredRound) -> list[str]:
-    """Compute anew what hosts weighed in the game; name every number that differs.
+    """Compute again what hosts weighed in the game; name every number that differs.
 
     FUGA's utility in plain Python: U(m) = v(A) - ske(m), with
     v(A) = -(sum over requests i and resources j of
@@ -263,7 +263,7 @@ def wrong_utilities(stored: StoredRound) -> list[str]:
         before = _added(_handed_out_before(details["games"], chosen[0]["game"]), *begun)
         for each in combinations:
             took = {int(q): n for q, n in each["counts"].items()}
-            told = {key: each[key] for key in ("utility", "minimum_utilization")}
+            shown = {key: each[key] for key in ("utility", "minimum_utilization")}
             skewness, minimum = _of_host(stored, int(host), took, ranking)
             expected = {"utility": each["fairness"] - skewness, "minimum_utilization": minimum}
             if "others" in each:
@@ -274,13 +274,13 @@ def wrong_utilities(stored: StoredRound) -> list[str]:
             # Sums are compared, not their alpha-th roots, which lift it again.
             terms = stored.resources * len(stored.snapshot["count"])
             rounding = terms * (1e-15 ** min(1.0, alpha - 1))
-            away = [abs(skewness + numbers["utility"]) ** alpha for numbers in (told, expected)]
+            away = [abs(skewness + numbers["utility"]) ** alpha for numbers in (shown, expected)]
             misses = {
                 "utility": away[0] - away[1],
-                "minimum_utilization": told["minimum_utilization"] - minimum,
+                "minimum_utilization": shown["minimum_utilization"] - minimum,
             }
             wrong += [
-                f"host {host}, {each['counts']}: {key} is told as {told[key]}, is {expected[key]}"
+                f"host {host}, {each['counts']}: {key} is told as {shown[key]}, is {expected[key]}"
                 for key, miss in misses.items()
                 if abs(miss) > rounding
             ]

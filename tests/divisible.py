@@ -29,19 +29,19 @@ def a_divisible_problem(
 ) -> DivisibleProblem:
     """Return a problem; ``capacity`` (K, R) is of whole classes, ``count`` None unbounded."""
     offered = np.array(capacity, dtype=np.float64)
-    asked = np.array(demand, dtype=np.float64).reshape(-1, offered.shape[1])
-    shape = (len(asked), len(offered))
+    requested = np.array(demand, dtype=np.float64).reshape(-1, offered.shape[1])
+    shape = (len(requested), len(offered))
     return DivisibleProblem(
         resources=tuple(f"r{r}" for r in range(offered.shape[1])),
         capacity=offered,
         free=_given(free, offered.copy()),
         hosts=np.ones(shape[1], dtype=np.int64) if hosts is None else np.array(hosts),
-        demand=asked,
+        demand=requested,
         speed=_given(speed, np.ones(shape)),
         eligible=np.ones(shape, dtype=np.bool_) if eligible is None else np.array(eligible) > 0,
         count=_given(count, np.full(shape[0], np.inf)),
         weight=_given(weight, np.ones(shape[0])),
-        held=_given(held, np.zeros_like(asked)),
+        held=_given(held, np.zeros_like(requested)),
     )
 
 

@@ -226,9 +226,9 @@ def _fuzz(api: FuzzedApi, role: str, seconds: float) -> int:
                 except BaseException as error:
                     if isinstance(error, KeyboardInterrupt):
                         raise
-                    told = f"{operation.label}: {_leaf(error)}"
-                    if failures.setdefault(told[:200], told) is told:
-                        print(f"{role}: {told}", flush=True)
+                    shown = f"{operation.label}: {_leaf(error)}"
+                    if failures.setdefault(shown[:200], shown) is shown:
+                        print(f"{role}: {shown}", flush=True)
     total, server_faults = (
         answers.total(),
         sum(n for s, n in answers.items() if s >= 500 and s != 504),

@@ -223,15 +223,15 @@ class Scenario:
         found = Counter(name for host in self.hosts for name in volumes(host.uri))
         assert found == Counter(kept), f"volumes: {found} instead of {kept}"
         self.check_sums()
-        for told in self.accepted:
+        for shown in self.accepted:
             (state, count, waiting) = self.fuga.sql(
                 "select state, count, waiting from requests where id = ?",
-                uuid.UUID(told.request_id).hex,
+                uuid.UUID(shown.request_id).hex,
             )[0]
             if self.point.startswith("delete"):
                 assert state in ("released", "cancelled")
             else:
-                assert count == told.count
+                assert count == shown.count
                 assert state == "placed" or waiting is not None, (state, waiting)
 
     def check_sums(self) -> None:
@@ -250,9 +250,9 @@ class Scenario:
         return {host.name: by_uri[host.uri] for host in self.hosts}
 
     def delete_all(self) -> None:
-        for told in self.accepted:
-            with self.fuga.client(told.tenant) as client:
-                answer = client.delete(f"/v1/requests/{told.request_id}")
+        for shown in self.accepted:
+            with self.fuga.client(shown.tenant) as client:
+                answer = client.delete(f"/v1/requests/{shown.request_id}")
                 assert answer.status_code in (202, 404, 409), answer.text
 
     def is_free(self) -> bool:
@@ -290,9 +290,9 @@ def main(arguments: list[str] | None = None) -> int:
             for seed in range(options.first, options.first + options.seeds):
                 point = POINTS[(seed - 1) % len(POINTS)]
                 started = time.monotonic()
-                told = run_seed(seed, point, Path(folder) / f"state-{seed}", hosts)
+                shown = run_seed(seed, point, Path(folder) / f"state-{seed}", hosts)
                 print(
-                    f"seed {seed:3} {point:22} {told} ({time.monotonic() - started:.0f} s)",
+                    f"seed {seed:3} {point:22} {shown} ({time.monotonic() - started:.0f} s)",
                     flush=True,
                 )
         finally:

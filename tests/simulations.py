@@ -32,8 +32,10 @@ def an_engine(
     if hosts is None:
         hosts = [SimHost(name=f"h{number}") for number in range(len(capacity))]
     cluster = Cluster(hosts, np.array(capacity, dtype=np.int64), absent)
-    told = {"policy": "first_fit", "slot_length_s": 60.0} | choice
-    return Engine(cluster, InternedNames(RESOURCES, {}, hierarchy), SimulatedPolicy(**told), events)
+    shown = {"policy": "first_fit", "slot_length_s": 60.0} | choice
+    return Engine(
+        cluster, InternedNames(RESOURCES, {}, hierarchy), SimulatedPolicy(**shown), events
+    )
 
 
 def a_chunk(*rows: dict[str, Any]) -> Chunk:

@@ -7,7 +7,7 @@
 The claim of MCH's paper: it takes about the square root of H-DRF's time. Groups
 form a binary tree, jobs hang below its last level, and the pool has room for
 some tasks of each. H-DRF is timed twice: as published, every share of the tree
-anew for each task, O(q) a task and O(q^2) in all for q jobs; and as `hdrf` does
+again for each task, O(q) a task and O(q^2) in all for q jobs; and as `hdrf` does
 it, along the path of the task alone. MCH is `mch`: weights, then one water
 filling.
 

@@ -345,9 +345,9 @@ PROPERTIES: Final[Mapping[str, Property]] = MappingProxyType(
         ),
         "pareto_1": Property(
             title="Pareto optimality of whole VMs",
-            says="However VMs are packed anew, nobody's could be more while nobody's are fewer.",
+            says="However VMs are repacked, nobody's could be more while nobody's are fewer.",
             check=whole_vms.pareto,
-            found="packed anew, with nobody worse off, {} of all VMs would be new",
+            found="repacked, with nobody worse off, {} of all VMs would be new",
         ),
     }
 )

@@ -123,7 +123,7 @@ def _host_failure_sentences(host: Host, reader: Viewer, on_failure: FailurePolic
         yield "an operator can start its host again; or delete the VM and request another one"
         return
     disk = (
-        "are built anew from their images elsewhere, without what they had written"
+        "are rebuilt from their images elsewhere, without what they had written"
         if host.shared_pool is None
         else "start elsewhere with their disks"
     )

@@ -100,7 +100,7 @@ def parse_document(data: bytes) -> dict[str, Any]:
         raise
     except (ValueError, RecursionError) as error:
         raise ProofError(
-            f"the file is no JSON, or not whole ({error}); save it anew with --save"
+            f"the file is no JSON, or not whole ({error}); save it again with --save"
         ) from error
     if not isinstance(found, dict) or "fuga_proofs" not in found:
         raise ProofError("the file is none of `fuga verify --save`: it has no fuga_proofs")

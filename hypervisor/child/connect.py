@@ -122,7 +122,7 @@ def _open_by_ssh(uri: str, credential: Credential) -> libvirt.virConnect:
                 raise HostUnreachableError(
                     uri,
                     f"it shows the SSH host key {_fingerprint_in(text)}, and {known} is registered:"
-                    " it was installed anew, or another machine answers in its place. If its new"
+                    " it was reinstalled, or another machine answers in its place. If its new"
                     " key is this one (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub on the host"
                     " itself): fuga host set HOST --ssh-host-key 'ssh-ed25519 …'",
                 ) from error

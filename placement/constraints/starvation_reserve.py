@@ -5,7 +5,7 @@ waited too long below its tenant's fair share (`placement.constraints.starving_r
 that miss least of its room take no other VMs: what ends there is not refilled,
 so the room only grows until the VM fits. A gang, which rarely finds all of its room in one slot,
 waits only a slot if its tenant is due it. Nothing is remembered between rounds;
-the hosts that miss least are chosen anew, and miss less each time.
+the hosts that miss least are chosen again, and miss less each time.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from placement.model.arrays import FloatArray
 from placement.model.budget import Budget
 from placement.model.snapshot import Allocation, Policy, Snapshot
 
-#: The part of the tenants that may be served before weights are computed anew:
+#: The part of the tenants that may be served before weights are recomputed:
 #: a round has no time for a stage for each of thousands.
 _AT_ONCE: Final = 0.01
 #: Weights may differ so much and no more: what is less would never be served.

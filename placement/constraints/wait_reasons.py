@@ -13,7 +13,7 @@ from placement.model.reasons import hosts_open_to, needed_at_once
 from placement.model.snapshot import Reason, Snapshot
 from placement.model.vm_kinds import vms_that_fit
 
-#: What a policy may say of hosts that only constraints close: it is looked at anew.
+#: What a policy may say of hosts that only constraints close: it is looked at again.
 OF_HOSTS: Final = (
     Reason.NO_ELIGIBLE_HOST,
     Reason.NO_HOST_LARGE_ENOUGH,

@@ -41,7 +41,7 @@ def fill_in_turn(draft: Draft, kinds: VmKinds, rule: Callable[[], HostRule]) -> 
 
     The order of service does not depend on where VMs go until one fits nowhere. Then
     nothing of its kind does any more; the order stays as it is for tenants that
-    wait for nothing else, and is made anew where others move up.
+    wait for nothing else, and is made again where others move up.
     """
     snapshot = draft.snapshot
     remaining = np.minimum(draft.remaining, max_vms_per_request(snapshot, draft.room, kinds))

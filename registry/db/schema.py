@@ -635,7 +635,7 @@ network_hosts = Table(
     CheckConstraint("kind IN ('network', 'bridge')", name="kind_known"),
 )
 
-# What hosts called a network before it was mapped anew, for VMs that are still attached to it.
+# What hosts called a network before it was mapped again, for VMs that are still attached to it.
 network_former_sources = Table(
     "network_former_sources",
     metadata,

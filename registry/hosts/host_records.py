@@ -149,6 +149,6 @@ def _failure_warnings(row: Row[Any]) -> Iterator[str]:
     if failure_policy_of(row.labels) is FailurePolicy.REPLACE and row.shared_pool is None:
         yield (
             "its label on_failure=replace moves nothing: its pool is not shared (label"
-            " shared_pool=NAME), so its VMs wait for it; on_failure=rebuild builds them anew from"
+            " shared_pool=NAME), so its VMs wait for it; on_failure=rebuild rebuilds them from"
             " their images, and loses what they had written"
         )

@@ -45,7 +45,7 @@ def is_same_machine(
 
     Some machines have no UUID of their own, and libvirt generates another at each start. So
     another UUID alone proves nothing. If nothing of ours is on the machine, the host may have been
-    built anew, or its VMs may run on a machine that is not polled. Volumes of a pool that other
+    rebuilt, or its VMs may run on a machine that is not polled. Volumes of a pool that other
     machines may see prove nothing either.
     """
     found = report.machine_uuid

@@ -16,7 +16,7 @@ class FailurePolicy(StrEnum):
     WAIT = "wait"
     REPLACE = "replace"  #: VMs start elsewhere if their disks are in a shared pool, else they wait
     REBUILD = (
-        "rebuild"  #: like replace, but VMs without shared disks are built anew and lose their data
+        "rebuild"  #: like replace, but VMs without shared disks are rebuilt and lose their data
     )
 
 
@@ -55,7 +55,7 @@ def failure_outlook(
         return "once its host is proven to be off it starts elsewhere with its disk"
     if wanted is FailurePolicy.REBUILD:
         return (
-            "once its host is proven to be off it is built anew from its image elsewhere: what it"
+            "once its host is proven to be off it is rebuilt from its image elsewhere: what it"
             " had written is lost"
         )
     return (

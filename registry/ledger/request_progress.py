@@ -121,7 +121,7 @@ def recompute_states(
     ``event`` is applied to them; None means the event that follows from their VMs.
 
     A request without waiting VMs loses its waiting reason. If one of its VMs is lost later, its
-    waiting time starts anew.
+    waiting time starts over.
     """
     found: list[_RequestTally] = []
     for some in chunks(sorted(set(request_ids))):

@@ -105,7 +105,7 @@ def subnet_warnings(connection: Connection, keys: Collection[UUID]) -> Mapping[U
         )
     for each in replaced_sources(connection, keys):
         found[each.network_id].append(
-            f"VMs on {each.host} from before it was mapped anew are still on"
+            f"VMs on {each.host} from before it was mapped again are still on"
             f" {each.source.kind} {each.source.name}"
         )
     return found

@@ -47,7 +47,7 @@ BEGINNING: Final = "0" * 64
 _SALT_BYTES: Final = 32
 #: Made once: a round writes a text for each tenant.
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
-#: The most rounds of a page: the tree of each is computed anew.
+#: The most rounds of a page: the tree of each is recomputed.
 _MAX_PAGE: Final = 50
 #: Of a round, what its link covers.
 _HEADER_COLUMNS: Final = tuple(

@@ -27,7 +27,7 @@ def reserved_view(
     """Return the reservations with room to keep, and the hosts with that room committed.
 
     The first is None if there are no reservations. Room on a host that takes no VMs, or has too
-    little, is no longer kept and is chosen anew.
+    little, is no longer kept and is chosen again.
     """
     rows = connection.execute(
         select(reservations, vm_types.c.name.label("vm_type"))

@@ -52,7 +52,7 @@ _WAITS: Final = "host_vms_wait"
 _ONLY_THERE: Final = (
     "on_failure=replace loses no disk, and the disks of its VMs are on this host alone: they wait"
     " for it. On a shared pool (label shared_pool=NAME) they would start elsewhere with their"
-    " disks; on_failure=rebuild builds them anew from their images, and loses what they had written"
+    " disks; on_failure=rebuild rebuilds them from their images, and loses what they had written"
 )
 _SAME_TARGET: Final = (
     "its fence target {target} is that of host {owner}, too, which may be on: give each a target of"

@@ -1,4 +1,4 @@
-"""Imports of images by workers, which begin anew when a worker's lease expires."""
+"""Imports of images by workers, which start over when a worker's lease expires."""
 
 from __future__ import annotations
 

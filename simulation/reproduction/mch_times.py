@@ -209,7 +209,7 @@ def _reproduce_fig5(setup: Setup) -> ItemOutcome:
             logarithmic=True,
         ),
         why="Times are of this machine and of Python; the exponent is taken from few sizes. H-DRF "
-        "is as its paper has it, all shares anew for each task; the mechanism `hdrf` of this "
+        "is as its paper has it, all shares recomputed for each task; the mechanism `hdrf` of this "
         "repository computes only the path of the task.",
     )
 

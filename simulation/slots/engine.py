@@ -118,7 +118,7 @@ class Engine:
     def state(self) -> CheckpointData:
         """Return the state of the simulated site for a checkpoint.
 
-        The policy is made anew, and so is what is remembered to save time.
+        The policy is made again, and so is what is remembered to save time.
         """
         return {
             "cluster": self.cluster.state(),

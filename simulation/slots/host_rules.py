@@ -44,7 +44,7 @@ class _HostCounts:
 class HostRules:
     """Keeps eligibility from slot to slot, and counts VMs of groups and spreads by host.
 
-    Eligibility is computed anew where hosts changed, or other constraints wait than
+    Eligibility is recomputed where hosts changed, or other constraints wait than
     before: `placement.model.host_classes`, as rounds of the control centre do.
     """
 

@@ -73,7 +73,7 @@ class NativeTrace:
     source
         Gives the rows from their beginning; called for each reading.
     faults
-        Collects bad rows; each reading begins it anew.
+        Collects bad rows; each reading begins it again.
     keep
         Which tenants take part; None: all.
     """

@@ -426,7 +426,7 @@ def _untold_of(
 def unmeasured_faults(record: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
     """Every fault that anybody had to notice shows in metrics, from its strike until all healed.
 
-    A process that was struck did not answer, or began anew. Of a server or host that was
+    A process that was struck did not answer, or started over. Of a server or host that was
     away, others say so.
     """
     reading = signs.Reading()

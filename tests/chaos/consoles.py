@@ -121,7 +121,7 @@ class Ears:
                 inode = path.stat().st_ino
                 known = self._logs.get(path)
                 if known is not None and known.inode != inode:
-                    yield known  # removed, and begun anew
+                    yield known  # removed, and started over
                     known.file.close()
                 if known is None or known.inode != inode:
                     file = path.open("rb")

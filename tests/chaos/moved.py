@@ -58,7 +58,7 @@ def damaged_disks(
 ) -> Iterable[Finding]:
     """A disk has every count of its guest in order, whatever host it was on, since it was made.
 
-    A VM that a round placed anew has a new disk: what was heard before does not count.
+    A VM that a round placed again has a new disk: what was heard before does not count.
     """
     heard = [each for each in record if each["what"] == "counted"]
     made_at = {

@@ -82,12 +82,12 @@ class Scrapes:
 
     def _run(self, name: str) -> None:
         while not self.stop.wait(_EVERY_S):
-            told = _scraped(self._clients[name])
-            if told != self._told.get(name):
-                self._told[name] = told
+            shown = _scraped(self._clients[name])
+            if shown != self._told.get(name):
+                self._told[name] = shown
                 with self._lock:  # the record has them in the order in which they were looked at
-                    self._record.write("scrape", process=name, **told)
-                    self._shown += self._reading.note(name, told)
+                    self._record.write("scrape", process=name, **shown)
+                    self._shown += self._reading.note(name, shown)
             self._passes[name] += 1
 
 

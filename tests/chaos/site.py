@@ -439,8 +439,8 @@ def _host_body(host: SiteHost) -> dict[str, Any]:
 def _post(client: httpx.Client, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
     answer = client.post(path, json=body)
     assert answer.status_code in (201, 202), f"{path}: {answer.status_code} {answer.text}"
-    told: dict[str, Any] = answer.json()
-    return told
+    shown: dict[str, Any] = answer.json()
+    return shown
 
 
 @contextmanager

@@ -347,15 +347,15 @@ def _move(world: World, number: int) -> Move:
     """Have the first VM moved to h1 or h2, and what it left behind removed."""
     registry, vm = world.registry, world.vms[0]
     before = registry.vms.get(_uuid(vm)).assignment_id
-    asked = _ask_to_move(world, f"h{number}")
-    step = registry.move_steps.claim(asked.id, "w1", 60, MoveLimits(per_host=1, everywhere=1))
+    move = _ask_to_move(world, f"h{number}")
+    step = registry.move_steps.claim(move.id, "w1", 60, MoveLimits(per_host=1, everywhere=1))
     assert step is not None
     assert registry.move_steps.record_arrival(step.claim, VmObserved.RUNNING, downtime_ms=1)
     assert before is not None
     removal = registry.assignments.claim_removal(before, "w1", 60)
     assert removal is not None
     registry.assignments.release(removal.claim)
-    world.record.append({"what": "moving", "id": str(asked.id), "vm": vm})
+    world.record.append({"what": "moving", "id": str(move.id), "vm": vm})
     own = {f"fuga-{step.to.claim.assignment_id}{end}" for end in (".qcow2", "-seed.img")}
     gone = {f"fuga-{before}{end}" for end in (".qcow2", "-seed.img")}
     for at, host in enumerate(world.hosts):
@@ -366,7 +366,7 @@ def _move(world: World, number: int) -> Move:
             domains=others | ({f"fuga-{vm}": "running"} if here else {}),
             volumes=(host.volumes - gone) | (own if here else frozenset()),
         )
-    return registry.moves.get(asked.id)
+    return registry.moves.get(move.id)
 
 
 def test_vms_that_moved_leave_nothing_to_find(own_world: World) -> None:
@@ -394,9 +394,9 @@ def test_a_move_that_nobody_ended(own_world: World) -> None:
 
 
 def test_what_a_vm_left_behind_and_nobody_removed(own_world: World) -> None:
-    asked = _ask_to_move(own_world)
+    move = _ask_to_move(own_world)
     limits = MoveLimits(per_host=1, everywhere=1)
-    step = own_world.registry.move_steps.claim(asked.id, "w1", 60, limits)
+    step = own_world.registry.move_steps.claim(move.id, "w1", 60, limits)
     assert step is not None
     own_world.registry.move_steps.record_failure(step.claim, "it was not to be")
 
@@ -448,7 +448,7 @@ def test_a_move_that_says_something_else_than_where_its_vm_is(
 
 
 def test_a_vm_that_arrived_at_two_hosts_for_a_moment(own_world: World) -> None:
-    asked = _ask_to_move(own_world)
+    move = _ask_to_move(own_world)
     own_world.raw.unguarded()
     second = own_world.raw.new_key()
     own_world.raw.run(
@@ -459,7 +459,7 @@ def test_a_vm_that_arrived_at_two_hosts_for_a_moment(own_world: World) -> None:
     )
     for before, event, after in ((None, None, "arriving"), ("arriving", "withdrawn", "released")):
         _tell(own_world, second, before, event, after)
-    own_world.registry.moves.cancel(asked.id, actor="chaos")
+    own_world.registry.moves.cancel(move.id, actor="chaos")
 
     assert own_world.rules() == {"VM placed twice"}
 

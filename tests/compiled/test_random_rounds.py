@@ -70,10 +70,10 @@ def exchanges(snapshot, seed, units):
     for host in rng.permutation(len(snapshot.free)).tolist():
         for request in rng.permutation(len(snapshot.count)).tolist():
             demand, wanted = snapshot.demand[request], int(draft.remaining[request])
-            asked = demand > 0
-            if not asked.any() or not snapshot.eligible[request, snapshot.host_class[host]]:
+            requested = demand > 0
+            if not requested.any() or not snapshot.eligible[request, snapshot.host_class[host]]:
                 continue
-            if count := min(int((draft.room[host][asked] // demand[asked]).min()), wanted):
+            if count := min(int((draft.room[host][requested] // demand[requested]).min()), wanted):
                 draft.put(request, host, int(rng.integers(1, count + 1)))
     made = exchange.exchange_unfair(draft, kinds, budget)
     return made, draft.rows.tolist(), draft.held.tolist(), budget

@@ -189,10 +189,10 @@ class Grounds:
 
     def beats(self, ground: Ground, spec: DomainSpec | MoveSpec) -> list[float]:
         """For how long the guest was up, as it said there."""
-        told = self.console(ground, spec).decode(errors="replace").splitlines()
+        shown = self.console(ground, spec).decode(errors="replace").splitlines()
         # The first and the last may be halves, and what is typed, or its kernel says (it does on
         # a busy machine), may come into the middle of any.
-        found = (_BEAT.fullmatch(line) for line in told[1:-1])
+        found = (_BEAT.fullmatch(line) for line in shown[1:-1])
         return [float(beat[1]) for beat in found if beat is not None]
 
     def empty(self) -> None:

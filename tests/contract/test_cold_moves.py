@@ -33,17 +33,17 @@ def test_a_vm_that_is_off_is_at_the_destination_too_and_the_source_as_it_was(
 ) -> None:
     spec = grounds.off()
     wanted = grounds.arriving(spec)
-    told: list[MigrationProgress] = []
+    shown: list[MigrationProgress] = []
 
-    done = grounds.cold(wanted, on_progress=told.append)
+    done = grounds.cold(wanted, on_progress=shown.append)
 
     assert grounds.states(spec) == (STOPPED, STOPPED)
     assert grounds.source.find(spec).mark == spec.mark
     assert grounds.destination.find(spec).mark == wanted.mark
     assert spec.volume in grounds.source.volumes()
     assert wanted.volume in grounds.destination.volumes()
-    assert told[-1].disk_remaining_bytes == 0
-    assert told[-1].disk_total_bytes >= done.disk_bytes > 0
+    assert shown[-1].disk_remaining_bytes == 0
+    assert shown[-1].disk_total_bytes >= done.disk_bytes > 0
     assert (done.downtime_ms, done.memory_bytes) == (None, 0)
 
 
@@ -131,14 +131,14 @@ def test_the_guest_finds_what_it_wrote(real: Grounds) -> None:
     real.order(real.source, spec, "echo kept | dd of=/dev/vda bs=1M seek=900 conv=fsync; sync")
     real.switch_off(spec)
     wanted = real.arriving(spec)
-    told: list[MigrationProgress] = []
+    shown: list[MigrationProgress] = []
 
-    done = real.cold(wanted, on_progress=told.append)
+    done = real.cold(wanted, on_progress=shown.append)
 
     here, there = file_of(real, 1, spec.volume), file_of(real, 2, wanted.volume)
     assert hashlib.sha256(here.read_bytes()).digest() == hashlib.sha256(there.read_bytes()).digest()
     assert 24 << 20 < done.disk_bytes <= here.stat().st_size
-    assert told[0].disk_remaining_bytes > 24 << 20
+    assert shown[0].disk_remaining_bytes > 24 << 20
     assert real.source.remove(spec)
     real.start_at_destination(wanted)
     said = real.order(real.destination, wanted, "dd if=/dev/vda bs=1M skip=900 count=1 | head -n1")
@@ -201,12 +201,12 @@ def test_a_copy_keeps_to_its_bandwidth_and_ends_at_its_deadline(real: Grounds) -
         file.seek(0, 2)
         file.write(b"x" * (12 << 20))
     wanted = real.arriving(spec, bandwidth_mib_s=2)
-    told: list[MigrationProgress] = []
+    shown: list[MigrationProgress] = []
 
     with pytest.raises(OperationFailedError, match="called off"):
-        real.cold(wanted, on_progress=told.append, deadline_s=2.0)
+        real.cold(wanted, on_progress=shown.append, deadline_s=2.0)
 
     assert real.states(spec) == (STOPPED, None)
-    assert len(told) >= 3
-    assert told[-1].rate_bytes_s < 4 << 20
-    assert told[-1].disk_remaining_bytes > 4 << 20
+    assert len(shown) >= 3
+    assert shown[-1].rate_bytes_s < 4 << 20
+    assert shown[-1].disk_remaining_bytes > 4 << 20

@@ -128,7 +128,7 @@ class Site:
         return done.stdout
 
     def sends(self, text: str, address: str) -> None:
-        """Send something from the gateway; who has the address is found out anew."""
+        """Send something from the gateway; who has the address is found out again."""
         self.inside("ip", "neigh", "flush", "dev", "br0")
         code = (
             f"import socket; s = socket.create_connection(('{address}', 9), timeout=3);"

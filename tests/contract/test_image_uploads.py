@@ -55,25 +55,25 @@ def real(lab: LabCluster) -> Iterator[Ground]:
 
 
 def upload(ground: Ground, file: Path, **changes: object) -> list[int]:
-    told: list[int] = []
+    shown: list[int] = []
     arguments = {
         "pool": ground.pool,
         "name": NAME,
         "path": str(file),
         "size_bytes": file.stat().st_size,
         "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
-        "on_progress": told.append,
+        "on_progress": shown.append,
     }
     ground.host.upload(**(arguments | changes))  # type: ignore[arg-type]
-    return told
+    return shown
 
 
 def test_a_file_is_brought_whole_and_every_piece_is_told(place: Ground, file: Path) -> None:
-    told = upload(place, file)
+    shown = upload(place, file)
 
-    assert told[-1] == SIZE_BYTES
-    assert told == sorted(told)
-    assert len(set(told)) > 2
+    assert shown[-1] == SIZE_BYTES
+    assert shown == sorted(shown)
+    assert len(set(shown)) > 2
     assert NAME in place.volumes()
 
 

@@ -183,10 +183,10 @@ def test_daemons_that_crash_start_again_and_guests_run_on(real_lab: Path) -> Non
 
     assert running(uri) == ["one", "two"]
     assert (host / "run" / "qemu" / "one.pid").read_text() == guest
-    told = [
+    shown = [
         line.split(maxsplit=2)[2] for line in (host / "log/daemons.log").read_text().splitlines()
     ]
-    assert told == [
+    assert shown == [
         "libvirtd ended (SIGILL); it starts again in 1 s",
         "libvirtd ended (SIGILL); it starts again in 2 s",
         "virtlogd ended (SIGKILL); it starts again in 1 s",

@@ -63,13 +63,13 @@ def sends_by_limit() -> bool:
 def test_qemu_throttles_the_disks_of_a_guest_together(real: Site) -> None:
     spec = real.run(VmLimits(disk_iops=500, disk_mib_s=20))
 
-    told = real.told("blkdeviotune", spec.mark.vm_id, "vda")
+    shown = real.told("blkdeviotune", spec.mark.vm_id, "vda")
 
-    assert (told["total_iops_sec"], told["total_bytes_sec"]) == ("500", str(20 << 20))
-    assert told["group_name"] == "disks"
+    assert (shown["total_iops_sec"], shown["total_bytes_sec"]) == ("500", str(20 << 20))
+    assert shown["group_name"] == "disks"
     query = '{"execute": "query-block"}'
-    [asked] = virsh(real.uri, "qemu-monitor-command", spec.mark.vm_id, query)
-    assert '"iops":500' in asked
+    [requested] = virsh(real.uri, "qemu-monitor-command", spec.mark.vm_id, query)
+    assert '"iops":500' in requested
 
 
 @pytest.mark.qemu
@@ -101,8 +101,8 @@ def test_the_host_bounds_what_a_guests_card_passes(real: Site) -> None:
     card = ET.fromstring("\n".join(virsh(real.uri, "dumpxml", spec.mark.vm_id)))
     target = card.find("devices/interface/target")
     assert target is not None
-    told = real.told("domiftune", spec.mark.vm_id, target.get("dev", ""))
-    assert (told["inbound.average"], told["outbound.average"]) == ("12500", "12500")
+    shown = real.told("domiftune", spec.mark.vm_id, target.get("dev", ""))
+    assert (shown["inbound.average"], shown["outbound.average"]) == ("12500", "12500")
 
 
 @pytest.mark.test_driver

@@ -37,20 +37,20 @@ class CalledOffError(Exception):
 def test_a_guest_that_moved_runs_at_the_destination_alone(grounds: Grounds) -> None:
     spec = grounds.running()
     wanted = grounds.arriving(spec, bandwidth_mib_s=SLOW_MIB_S)
-    told: list[MigrationProgress] = []
+    shown: list[MigrationProgress] = []
 
-    done = grounds.live(wanted, on_progress=told.append)
+    done = grounds.live(wanted, on_progress=shown.append)
 
     assert grounds.states(spec) == (None, RUNNING)
     seen = grounds.destination.find(spec)
     assert (seen.mark, seen.name, seen.paused_by_move) == (wanted.mark, spec.name, False)
     assert (seen.vcpus, seen.memory_mib) == (spec.vcpus, spec.memory_mib)
-    assert len(told) > 2
-    assert [each.elapsed_ms for each in told] == sorted(each.elapsed_ms for each in told)
-    copying = [each for each in told if each.iteration > 0]  # before that it is only prepared
+    assert len(shown) > 2
+    assert [each.elapsed_ms for each in shown] == sorted(each.elapsed_ms for each in shown)
+    copying = [each for each in shown if each.iteration > 0]  # before that it is only prepared
     assert copying[-1].memory_remaining_bytes < copying[0].memory_remaining_bytes
-    assert all(each.memory_total_bytes >= each.memory_remaining_bytes for each in told)
-    assert done.total_ms >= told[-1].elapsed_ms
+    assert all(each.memory_total_bytes >= each.memory_remaining_bytes for each in shown)
+    assert done.total_ms >= shown[-1].elapsed_ms
     assert done.memory_bytes > 1 << 20
     assert done.downtime_ms is not None
     assert 0 < done.downtime_ms < done.total_ms

@@ -220,7 +220,7 @@ def make_over(below: Path, path: Path) -> None:
         return
     other = path.with_suffix(".raw")
     qemu_img("create", "-o", f"data_file={other}", path, "1M")
-    qemu_img("amend", "-o", f"data_file={below}", path)  # it would create the file anew
+    qemu_img("amend", "-o", f"data_file={below}", path)  # it would create the file again
     other.unlink()
 
 

@@ -68,7 +68,7 @@ def test_of_a_host_that_does_not_answer(uri: str) -> None:
 
 
 def test_of_a_host_that_refuses(ground: Ground) -> None:
-    told = []
+    shown = []
     uri = ground.host.uri
     gone = str(uuid.uuid4())
     spec = ground.spec()
@@ -87,8 +87,8 @@ def test_of_a_host_that_refuses(ground: Ground) -> None:
             names = HostNames(lambda: Site(uri))
             tenant = Viewer("a", names).redact_text(str(error))
             socket = parse_qs(urlsplit(uri).query).get("socket", ["/run/"])[0]
-            told.append(tenant)
+            shown.append(tenant)
             assert socket not in tenant
             assert not PLACES.search(tenant), tenant
 
-    assert len(told) >= 2
+    assert len(shown) >= 2

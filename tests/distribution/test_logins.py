@@ -78,9 +78,9 @@ def test_a_tenant_logs_in_to_a_vm_of_a_distribution(fuga, image, on_the_network,
     fuga.cli("network", "add", "lan", "--source", "default", *subnet)
     fuga.cli("--as", "a", "key", "add", "laptop", f"{key}.pub")
 
-    asked = ["request", "tiny", "--name", "my.web", "--image", "debian-12", "--network", "lan"]
-    asked += ["--hostname", "db.example.org", "--user-data", str(tmp_path / "setup.yaml")]
-    fuga.cli("--as", "a", *asked, "--wait")
+    requested = ["request", "tiny", "--name", "my.web", "--image", "debian-12", "--network", "lan"]
+    requested += ["--hostname", "db.example.org", "--user-data", str(tmp_path / "setup.yaml")]
+    fuga.cli("--as", "a", *requested, "--wait")
 
     [vm] = json.loads(fuga.cli("--as", "a", "vms", "-o", "json").stdout)
     assert vm["address"] == "10.77.0.2"

@@ -165,8 +165,8 @@ def test_a_policy_of_another_package_decides_by_its_name(tmp_path: Path) -> None
 
 def test_every_policy_of_ours_tells_what_the_walk_asks_for() -> None:
     for name, entry in POLICIES.items():
-        told = (entry.paper, entry.guarantees, entry.complexity)
-        assert "not told" not in told, name
+        shown = (entry.paper, entry.guarantees, entry.complexity)
+        assert "not told" not in shown, name
 
 
 # ---- how to add a resource -----------------------------------------------------------

@@ -38,20 +38,20 @@ def test_the_examples_of_the_guide_run():
 
 def test_every_mechanism_and_policy_has_its_part():
     headings = re.findall(r"^#+ (.*)$", TEXT, re.MULTILINE)
-    told = {name for heading in headings for name in re.findall(r"`([^`]+)`", heading)}
+    shown = {name for heading in headings for name in re.findall(r"`([^`]+)`", heading)}
 
-    assert told == {*MECHANISMS, *POLICIES}
+    assert shown == {*MECHANISMS, *POLICIES}
 
 
 def test_every_parameter_is_told_with_who_reads_it():
     table = TEXT.partition("## Parameters\n")[2].partition("# What we measured")[0]
-    told = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", table, re.MULTILINE))
+    shown = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", table, re.MULTILINE))
 
     for name, entry in {**POLICIES, **MECHANISMS}.items():
         for parameter in entry.parameters:  # type: ignore[attr-defined]
             groups = ("all policies", "all that claim fairness")
-            assert told[parameter] == f"`{name}`" or told[parameter] in groups, (name, parameter)
-    assert told.keys() == {
+            assert shown[parameter] == f"`{name}`" or shown[parameter] in groups, (name, parameter)
+    assert shown.keys() == {
         each
         for entry in {**POLICIES, **MECHANISMS}.values()
         for each in entry.parameters  # type: ignore[attr-defined]
@@ -60,34 +60,36 @@ def test_every_parameter_is_told_with_who_reads_it():
 
 @OF_PARTS
 def test_the_tables_have_everything_that_is_measured(part):
-    told = read_cells(TEXT, part)
+    shown = read_cells(TEXT, part)
 
     for key in part.searches():
         if not why_not_checked(*key):
-            assert re.fullmatch(r"fails|not shown|none in \d+", told[key]), key
+            assert re.fullmatch(r"fails|not shown|none in \d+", shown[key]), key
 
 
 @OF_PARTS
 def test_the_first_cases_say_what_the_tables_say(part):
-    told, seed = read_cells(TEXT, part), read_seed(TEXT, part)
+    shown, seed = read_cells(TEXT, part), read_seed(TEXT, part)
 
     for key in part.searches():
         cell = search(*key, seed=seed, cases=FEW, shrink=False)
         if cell and cell.example:
-            assert told[key] in {"fails", "not shown"}, (key, str(cell.example))
+            assert shown[key] in {"fails", "not shown"}, (key, str(cell.example))
 
 
 @OF_PARTS
 def test_every_counter_example_violates_as_it_says(part):
     examples = read_examples(TEXT, part)
 
-    for prop, mechanism, told, case in examples:
+    for prop, mechanism, reported, case in examples:
         by = PROPERTIES[prop].check(mechanism, case)
         assert by > VIOLATION, (prop, mechanism, str(case))
-        assert by == pytest.approx(told, abs=6e-4), (prop, mechanism, str(case))
+        assert by == pytest.approx(reported, abs=6e-4), (prop, mechanism, str(case))
     shown = {(prop, mechanism) for prop, mechanism, _, _ in examples}
     told_to_fail = {
-        key[:2] for key, told in read_cells(TEXT, part).items() if told in {"fails", "not shown"}
+        key[:2]
+        for key, reported in read_cells(TEXT, part).items()
+        if reported in {"fails", "not shown"}
     }
     assert shown == told_to_fail
 

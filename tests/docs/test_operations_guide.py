@@ -135,8 +135,8 @@ def typed() -> Iterator[str]:
                 yield KVM_01
                 yield block.text.replace("--credential site", CHECK_OF_THE_LAB)
                 continue
-            told = block.text.replace("--credential site", f"--credential site {OF_THE_LAB}")
-            yield told.replace("--wait", "--wait --timeout 1200")
+            shown = block.text.replace("--credential site", f"--credential site {OF_THE_LAB}")
+            yield shown.replace("--wait", "--wait --timeout 1200")
 
 
 @pytest.mark.long

@@ -49,10 +49,10 @@ def test_the_example_prints_the_table_of_the_guide(results: tuple[Path, str]) ->
     guide, _ = split((ROOT / "docs" / "simulate.md").read_text("utf-8"))
     (shown,) = (block.text for block in guide if "VMs requested" in block.text)
 
-    told = {line for line in rows(shown) if line[0].endswith("-seed0")}
+    reported = {line for line in rows(shown) if line[0].endswith("-seed0")}
 
-    assert len(told) == 4
-    assert told <= rows(results[1])
+    assert len(reported) == 4
+    assert reported <= rows(results[1])
 
 
 def test_its_report_is_all_that_a_report_must_be(results: tuple[Path, str]) -> None:

@@ -104,8 +104,8 @@ def fuga(
         def run(*words: str, status: int = 0) -> str:
             with pytest.raises(SystemExit) as ended:
                 main(words)
-            told = capsys.readouterr()
-            assert (ended.value.code or 0) == status, told
-            return told.out + told.err
+            captured = capsys.readouterr()
+            assert (ended.value.code or 0) == status, captured
+            return captured.out + captured.err
 
         yield run

@@ -43,8 +43,8 @@ class HttpApi:
     def on_list(self, path: str, *items: Any) -> None:
         """Answer a list's only page, filtered by name where that is asked for."""
 
-        def answer(asked: RecordedCall) -> Answer:
-            name = asked.query.get("name")
+        def answer(requested: RecordedCall) -> Answer:
+            name = requested.query.get("name")
             found = [it for it in items if name is None or it["name"] == name]
             return 200, {"items": found, "next": None}
 

@@ -72,8 +72,8 @@ class FakeMovers:
 
     def fail(self, breaks: Breaks, error: HypervisorError | None = None) -> None:
         """Let the next move fail, by default with a host's refusal."""
-        told = error or OperationFailedError("live_move", "told to fail", 78)
-        self._faults.append(MoveFault(breaks, told))
+        shown = error or OperationFailedError("live_move", "told to fail", 78)
+        self._faults.append(MoveFault(breaks, shown))
 
     def hang(self, breaks: Breaks) -> None:
         """Let the process of the next move be killed for its silence."""

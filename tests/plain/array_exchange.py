@@ -117,7 +117,7 @@ class Returnable:
         return self._rows[places[enough], :2], needed[enough]
 
     def count_again(self, host: int) -> IntArray:
-        """Count anew what is needed on a host; return the parties with VMs there, shape (X,)."""
+        """Count again what is needed on a host; return the parties with VMs there, shape (X,)."""
         places = self._on_host.of(host)
         parties = self._parties.of_request[self._rows[places, 0]]
         kinds = list(self._needed)
@@ -203,7 +203,7 @@ class _ExchangeSearch:
     of them could gain or give, each could. A party in whose favour there is no
     exchange stays so until what the last exchange touched could change that:
     the parties with VMs on its host, and those of the tenant who became richer.
-    The one who became poorer is looked at anew.
+    The one who became poorer is looked at again.
     """
 
     def __init__(self, draft: Draft, kinds: VmKinds, budget: Budget) -> None:

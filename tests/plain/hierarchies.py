@@ -1,4 +1,4 @@
-"""H-DRF and MCH said plainly: every share anew for every task. Slow, to compare with."""
+"""H-DRF and MCH said plainly: every share recomputed for every task. Slow, to compare with."""
 
 from __future__ import annotations
 

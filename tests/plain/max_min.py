@@ -56,8 +56,8 @@ class _Program:
         tenants, self.classes = able.shape
         self.alone = np.zeros(able.shape)
         for i, k in np.argwhere(able):
-            asked = problem.demand[i] > 0
-            most = (problem.free[k, asked] / problem.demand[i, asked]).min()
+            requested = problem.demand[i] > 0
+            most = (problem.free[k, requested] / problem.demand[i, requested]).min()
             self.alone[i, k] = most * problem.speed[i, k]
         self.columns = able.size + 1
         self.rows: list[np.ndarray] = []

@@ -1,4 +1,4 @@
-"""Fair exchange, everything weighed anew before each one: the oracle of the fast form."""
+"""Fair exchange, everything weighed again before each one: the oracle of the fast form."""
 
 from __future__ import annotations
 

@@ -92,9 +92,9 @@ class PlainPsdsf:
                 if self.count[i] is not None
             ]
             for r in self.resources:
-                asked = sum(rate[i] * self.demand[i][server][r] for i in lowest)
-                if asked > 0:
-                    steps.append(free[r] / asked)
+                requested = sum(rate[i] * self.demand[i][server][r] for i in lowest)
+                if requested > 0:
+                    steps.append(free[r] / requested)
             rise = min(steps)
             for i in lowest:
                 here[i] += rise * rate[i]

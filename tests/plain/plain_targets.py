@@ -101,9 +101,9 @@ class _WaterFilling:
     def _take_without_rising(self, place: int, rising: np.ndarray, request: np.ndarray) -> None:
         tenant, first = rising[place : place + 1], request[place : place + 1]
         demand, given = self.demand[first[0]], self.given[tenant[0]]
-        asked = demand > 0
-        catches_up = ((given.max() - given[asked]) / demand[asked]).min()
-        uses_up = (self.room[asked] / demand[asked]).min()
+        requested = demand > 0
+        catches_up = ((given.max() - given[requested]) / demand[requested]).min()
+        uses_up = (self.room[requested] / demand[requested]).min()
         self._give(tenant, first, np.array([min(self.left[first[0]], uses_up, catches_up)]))
 
     def _give(self, tenants: np.ndarray, request: np.ndarray, tasks: np.ndarray) -> None:

@@ -18,7 +18,7 @@ def plain_holding(snapshot: Snapshot, patience: StarvationPatience) -> list[tupl
     rows: list[tuple[int, int]] = []
     for request in requests.tolist():
         tenant, demand = snapshot.tenant[request], snapshot.demand[request]
-        asked = demand > 0
+        requested = demand > 0
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(snapshot.pool > 0, held[tenant] / snapshot.pool, 0).max()
         taken = {host for _, host in rows}
@@ -31,7 +31,7 @@ def plain_holding(snapshot: Snapshot, patience: StarvationPatience) -> list[tupl
         ]
         if share >= fair[tenant] - 1e-9 or not able or len(rows) == left:
             continue
-        in_vms = snapshot.free[:, asked] / demand[asked]
+        in_vms = snapshot.free[:, requested] / demand[requested]
         best = min(able, key=lambda h: (np.maximum(1 - in_vms[h], 0).sum(), in_vms[h].sum(), h))
         rows.append((request, best))
         held[tenant] += demand

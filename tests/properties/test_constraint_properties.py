@@ -65,11 +65,11 @@ def test_a_constraint_is_told_only_where_there_is_room_without_it(policy, snapsh
     allocation = place(policy, possible)
 
     free = possible.after_placing(allocation.placed).free
-    told = (Reason.ANTI_AFFINITY, Reason.AFFINITY, Reason.ZONE_FULL)
+    shown = (Reason.ANTI_AFFINITY, Reason.AFFINITY, Reason.ZONE_FULL)
     for left in allocation.left_out:
         open_to = possible.eligible[left.request][possible.host_class]
         fits = (free[open_to] >= possible.demand[left.request]).all(axis=1).any()
-        if left.reason in told:
+        if left.reason in shown:
             assert fits
         elif left.reason is Reason.NO_ROOM:
             assert not fits

@@ -122,9 +122,9 @@ def test_a_replay_gives_the_same_bytes(inputs):
 
 @given(st.one_of(rounds(), contended_rounds()))
 def test_the_steps_of_a_round_lead_to_what_it_placed_and_change_nothing(inputs):
-    told = dataclasses.replace(inputs, parameters={**inputs.parameters, "steps": 10_000})
+    shown = dataclasses.replace(inputs, parameters={**inputs.parameters, "steps": 10_000})
 
-    silent, document = decide(inputs.encode()).document, decide(told.encode()).document
+    silent, document = decide(inputs.encode()).document, decide(shown.encode()).document
 
     steps = document["details"].pop("steps", [])
     assert document == silent
@@ -161,9 +161,9 @@ def test_of_a_long_round_only_so_many_moves_are_told(most):
         held=np.zeros((2, 3), dtype=np.int64),
     )
     inputs = inputs_of(snapshot, 2.0, 0)
-    told = dataclasses.replace(inputs, parameters={**inputs.parameters, "steps": most})
+    shown = dataclasses.replace(inputs, parameters={**inputs.parameters, "steps": most})
 
-    steps = decide(told.encode()).document["details"].get("steps", [])
+    steps = decide(shown.encode()).document["details"].get("steps", [])
 
     games = [each for each in steps if each["kind"] == "game"]
     assert len(games) == (most > 0)

@@ -132,9 +132,9 @@ def all_combinations(room, demand, most):
 def test_combinations_read_off_a_table_are_the_best_of_all_that_fit(case, eta, pool, units, seed):
     free, room, demand, limits = case
     tables = ReachableTables(demand, np.array([0, 1]), room)
-    asked = demand > 0
-    alone = np.where(asked, room // np.maximum(demand, 1), 99).min(axis=1)
-    most = np.where(asked.any(axis=1), np.minimum(alone, limits), 0)
+    requested = demand > 0
+    alone = np.where(requested, room // np.maximum(demand, 1), 99).min(axis=1)
+    most = np.where(requested.any(axis=1), np.minimum(alone, limits), 0)
     table = tables.table(np.where(alone > 0, limits, 1), np.maximum(alone, 1), Budget())
     rng, budget = np.random.default_rng(seed), Budget(units)
     reader = CombinationReader(
@@ -167,10 +167,10 @@ def test_combinations_read_off_a_table_are_the_best_of_all_that_fit(case, eta, p
 @given(case=rooms_and_kinds(), eta=st.integers(1, 6), seed=st.integers(0, 1000))
 def test_the_same_seed_reads_the_same_combinations(case, eta, seed):
     free, room, demand, limits = case
-    asked = {"free": free, "room": room, "demand": demand, "maximum": limits, "eta": eta}
+    body = {"free": free, "room": room, "demand": demand, "maximum": limits, "eta": eta}
     first, again = (
         top_combinations(
-            **asked, ranking=np.array([0, 1]), rng=np.random.default_rng(seed), budget=Budget()
+            **body, ranking=np.array([0, 1]), rng=np.random.default_rng(seed), budget=Budget()
         )
         for _ in range(2)
     )

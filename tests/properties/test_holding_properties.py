@@ -103,7 +103,7 @@ def test_nothing_that_fits_is_left_out_but_for_a_reason_that_says_so(policy, sna
         set(allocation.placed[:, 0].tolist()),
     )
     held = {host for _, host in allocation.details.get("holding", [])}
-    told = {(each.request, each.reason) for each in allocation.left_out}
+    shown = {(each.request, each.reason) for each in allocation.left_out}
 
     for left in allocation.left_out:
         demand = snapshot.demand[left.request]
@@ -114,5 +114,5 @@ def test_nothing_that_fits_is_left_out_but_for_a_reason_that_says_so(policy, sna
         elif left.reason is Reason.ABOVE_OVERLOAD:
             assert "overload" in parameters
         elif snapshot.min_count[left.request] <= 1 or left.request in placed:
-            kept_back = (left.request, Reason.HELD_BACK) in told
+            kept_back = (left.request, Reason.HELD_BACK) in shown
             assert left.reason is Reason.NOTHING_ASKED or kept_back or not fits

@@ -90,11 +90,11 @@ def test_the_oldest_answers_are_forgotten_by_how_large_they_are():
 def test_an_answer_that_a_budget_cut_is_asked_for_again():
     room, kept = np.array([16, 48, 100]), CombinationCache()
     fits = np.array([int(vms_that_fit(room[None], each)[0]) for each in DEMAND])
-    asked = {"free": room, "room": room, "fits": fits, "maximum": fits, "pool": 8}
+    body = {"free": room, "room": room, "fits": fits, "maximum": fits, "pool": 8}
 
     def answer(units):
         return CombinationFinder(DEMAND, np.array([0, 1]), 3, room, Budget(units), kept=kept).find(
-            **asked
+            **body
         )
 
     assert answer(3).cut

@@ -26,9 +26,9 @@ def level_rates(name: str, problem: DivisibleProblem) -> tuple[np.ndarray, np.nd
     if name in {"tsf", "cdrf"}:
         alone = tasks_alone(problem, everywhere=name == "tsf").sum(axis=1)
         shares = np.divide(1.0, alone, out=np.zeros_like(alone), where=alone > 0)
-    asked = np.argmax(problem.demand > 0, axis=1)[:, None]
-    mine = np.take_along_axis(problem.demand, asked, 1)[:, 0]
-    running = np.take_along_axis(problem.held, asked, 1)[:, 0]
+    requested = np.argmax(problem.demand > 0, axis=1)[:, None]
+    mine = np.take_along_axis(problem.demand, requested, 1)[:, 0]
+    running = np.take_along_axis(problem.held, requested, 1)[:, 0]
     running = np.divide(running, mine, out=np.zeros_like(mine), where=mine > 0)
     return shares * running / problem.weight, shares / problem.weight
 
@@ -112,10 +112,10 @@ def tasks_from(
     problem: DivisibleProblem, tenant: int, amounts: np.ndarray, able: np.ndarray
 ) -> float:
     """Return the tasks that ``tenant`` could run with ``amounts`` (K, R) of each class."""
-    asked = problem.demand[tenant] > 0
-    if not asked.any():
+    requested = problem.demand[tenant] > 0
+    if not requested.any():
         return 0.0
-    per_class = (amounts[:, asked] / problem.demand[tenant, asked]).min(axis=1)
+    per_class = (amounts[:, requested] / problem.demand[tenant, requested]).min(axis=1)
     return float(per_class[able[tenant]].sum())
 
 
@@ -137,11 +137,11 @@ def test_drf_leaves_nobody_envious(problem):
     shares = pool_fractions(totals[:, None] * problem.demand, problem.pool)
 
     for i in range(len(problem.weight)):
-        asked = problem.demand[i] > 0
-        mine = pool_fractions(problem.demand, problem.pool)[i, asked]
+        requested = problem.demand[i] > 0
+        mine = pool_fractions(problem.demand, problem.pool)[i, requested]
         for j in range(len(problem.weight)):
-            fair = shares[j, asked] * problem.weight[i] / problem.weight[j]
-            if (mine > 0).all() and asked.any():
+            fair = shares[j, requested] * problem.weight[i] / problem.weight[j]
+            if (mine > 0).all() and requested.any():
                 assert (fair / mine).min() <= totals[i] * (1 + 1e-9)
 
 

@@ -55,8 +55,8 @@ def same_seed_same_answer_to_the_last_bit(first, second):
     assert first.placed.tolist() == second.placed.tolist()
     assert first.left_out == second.left_out
     assert first.work == second.work
-    told = json.dumps(first.details, allow_nan=False)
-    assert told == json.dumps(second.details, allow_nan=False)
+    shown = json.dumps(first.details, allow_nan=False)
+    assert shown == json.dumps(second.details, allow_nan=False)
 
 
 def nothing_is_left_out_that_still_fits(snapshot, allocation, parameters):
@@ -137,8 +137,8 @@ def test_what_was_set_aside_would_have_been_left_out_for_the_same_reason(policy,
     rest, aside = set_aside_unplaceable(snapshot)
 
     check_allocation(rest, place(policy, rest))
-    told = {each.request: each for each in place(policy, snapshot).left_out}
-    assert all(told[each.request] == each for each in aside)
+    shown = {each.request: each for each in place(policy, snapshot).left_out}
+    assert all(shown[each.request] == each for each in aside)
 
 
 @about("a tenant whose next request moved up")

@@ -165,12 +165,14 @@ def test_nobody_envies_another_on_the_servers_it_may_use(problem):
 
     tasks, totals = division.tasks, division.totals
     for i in range(len(totals)):
-        asked = problem.demand[i] > 0
-        if not asked.any():
+        requested = problem.demand[i] > 0
+        if not requested.any():
             continue
         for j in range(len(totals)):
             bundle = tasks[j][:, None] * problem.demand[j] / problem.speed[j][:, None]
-            runs = (bundle[:, asked] / problem.demand[i, asked]).min(axis=1) * problem.speed[i]
+            runs = (bundle[:, requested] / problem.demand[i, requested]).min(
+                axis=1
+            ) * problem.speed[i]
             gain = runs[problem.eligible[i]].sum() * problem.weight[i] / problem.weight[j]
             assert totals[i] >= gain * (1 - 1e-6) - 1e-12
 

@@ -290,7 +290,7 @@ def test_a_valid_problem_is_answered_as_the_contract_says(
         sum(host["capacity"][r] * host.get("count", 1) for host in problem["hosts"])
         for r in range(len(problem["resources"]))
     ]
-    for tenant, told in zip(problem["tenants"], answer["tenants"], strict=True):
+    for tenant, shown in zip(problem["tenants"], answer["tenants"], strict=True):
         below = names_below(problem, tenant["name"])
         holds = [Fraction(0)] * len(pool)
         for each in problem["tenants"]:
@@ -304,8 +304,8 @@ def test_a_valid_problem_is_answered_as_the_contract_says(
         share = max(
             (amount / whole for amount, whole in zip(holds, pool, strict=True) if whole), default=0
         )
-        assert abs(told["dominant_share"] - float(share)) < 1e-9
-        assert answer["details"]["shares"][tenant["name"]]["after"] == told["dominant_share"]
+        assert abs(shown["dominant_share"] - float(share)) < 1e-9
+        assert answer["details"]["shares"][tenant["name"]]["after"] == shown["dominant_share"]
     for name, most in answer["details"]["utilization_bound"].items():
         assert answer["utilization"][name] <= most + 1e-6
 

@@ -72,38 +72,38 @@ def test_spot_vms_take_nothing_from_others_and_end_for_who_then_fits(snapshot, n
         held == ordinary.after_placing(np.array(shared, dtype=np.int64).reshape(-1, 3)).held
     ).all()
     none_ends_that_could_stay(snapshot, allocation)
-    told = Counter()
+    shown = Counter()
     for left in allocation.left_out:
-        told[left.request] += left.count if left.reason is Reason.SPOT_ENDING else 0
+        shown[left.request] += left.count if left.reason is Reason.SPOT_ENDING else 0
     let_in = Counter()
     for request, _, count in allocation.details["spot"]["lets_in"]:
         let_in[request] += count
-    assert +told == let_in
+    assert +shown == let_in
     who_is_let_in_gets_the_room(snapshot, allocation, name, seed)
 
 
 def none_ends_that_could_stay(snapshot, allocation):
-    spot, told = snapshot.spot, allocation.details["spot"]
+    spot, shown = snapshot.spot, allocation.details["spot"]
     room = snapshot.free.copy()
-    for request, host, count in told["lets_in"]:
+    for request, host, count in shown["lets_in"]:
         room[host] -= count * snapshot.demand[request]
     for request, host, count in allocation.placed.tolist():
         room[host] -= count * snapshot.demand[request]
-    for vm, _ in told["ends"]:
+    for vm, _ in shown["ends"]:
         room[spot.host[vm]] += spot.amounts[vm]
-    for vm, _ in told["ends"]:
+    for vm, _ in shown["ends"]:
         assert (room[spot.host[vm]] < spot.amounts[vm]).any()
 
 
 def who_is_let_in_gets_the_room(snapshot, allocation, name, seed):
     """Play the next round, once all have ended: on each host somebody of those let in is placed."""
-    spot, told = snapshot.spot, allocation.details["spot"]
-    gone = [vm for vm, _ in told["ends"]]
+    spot, shown = snapshot.spot, allocation.details["spot"]
+    gone = [vm for vm, _ in shown["ends"]]
     after = snapshot.after_placing(allocation.placed)
     free = after.free.copy()
     np.add.at(free, spot.host[gone], spot.amounts[gone])
     stay = np.setdiff1d(np.arange(len(spot.host)), gone)
-    kept = tuple((q, h, n) for q, h, n in told["lets_in"])
+    kept = tuple((q, h, n) for q, h, n in shown["lets_in"])
     then = dataclasses.replace(
         after,
         free=free,
@@ -152,9 +152,9 @@ def test_the_youngest_ends_where_one_is_enough_and_none_for_who_never_fits():
 
     allocation = decided(snapshot, "best_fit_drfh", 0)
 
-    told = allocation.details["spot"]
-    assert len(told["ends"]) == 2
-    assert sum(count for _, _, count in told["lets_in"]) == 1
+    shown = allocation.details["spot"]
+    assert len(shown["ends"]) == 2
+    assert sum(count for _, _, count in shown["lets_in"]) == 1
     assert [(left.request, left.count, left.reason) for left in allocation.left_out] == [
         (0, 1, Reason.SPOT_ENDING),
         (1, 10_000, Reason.NO_HOST_LARGE_ENOUGH),

@@ -153,18 +153,18 @@ def test_an_operator_reads_round_1_as_theatre(tab: tuple[RunningFuga, Tab]) -> N
     page = found.page
     with fuga.client() as client:
         eventually(lambda: client.get("/v1/rounds").json()["items"])
-        told = client.get("/v1/rounds/1/game").json()
+        body = client.get("/v1/rounds/1/game").json()
     go(page, "Rounds")
     row(page, "1").get_by_role("link", name="1", exact=True).click()
     page.get_by_role("link", name="Watch as theatre").click()
     expect(page.get_by_text("the same bit for bit")).to_be_visible()
-    assert told["identical"]
-    assert told["steps"]
-    names = [each["name"] for each in told["hosts"]]
+    assert body["identical"]
+    assert body["steps"]
+    names = [each["name"] for each in body["hosts"]]
 
-    for at, step in enumerate(told["steps"], start=1):
+    for at, step in enumerate(body["steps"], start=1):
         page.get_by_role("button", name="Next").click()
-        expect(page.locator(".controls .counted")).to_have_text(f"{at} / {len(told['steps'])}")
+        expect(page.locator(".controls .counted")).to_have_text(f"{at} / {len(body['steps'])}")
         said = page.locator(".narration").inner_text()
         if step["kind"] == "game":
             assert f"{step['players']} host" in said
@@ -178,12 +178,12 @@ def test_an_operator_reads_round_1_as_theatre(tab: tuple[RunningFuga, Tab]) -> N
             )
 
     expect(page.get_by_role("button", name="Next")).to_be_disabled()
-    for share in told["tenants"]:
+    for share in body["tenants"]:
         there = page.locator(".shares li", has=page.get_by_text(share["name"], exact=True))
         assert _number(there.locator(".much")) == pytest.approx(100 * share["after"], abs=0.05)
     on_stage = page.get_by_role("list", name="Hosts in the order in which they play")
     took = [each for each in on_stage.locator(".took").all_inner_texts() if "+" in each]
-    placed = sum(row["count"] for step in told["steps"] for row in step["rows"])
+    placed = sum(row["count"] for step in body["steps"] for row in step["rows"])
     assert sum(int(many) for each in took for many in re.findall(r"\+ (\d+)", each)) == placed
 
 

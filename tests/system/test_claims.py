@@ -39,7 +39,7 @@ def decided(fuga) -> bool:
 def rounds(fuga) -> list[tuple[int, StoredRound]]:
     rows = fuga.sql("select round, inputs, packed_outcome from round_inputs order by round")
     assert rows
-    return [(number, StoredRound.read(inputs, told)) for number, inputs, told in rows]
+    return [(number, StoredRound.read(inputs, shown)) for number, inputs, shown in rows]
 
 
 def round_of(fuga, told) -> StoredRound:
@@ -69,15 +69,15 @@ def test_every_nearest_miss_that_explain_shows_is_right(fuga):
     shown = 0
     with fuga.client() as client:
         for request in client.get("/v1/requests").json()["items"]:
-            told = client.get(f"/v1/requests/{request['id']}/explanation").json()["waiting"]
-            if told is None:
+            reported = client.get(f"/v1/requests/{request['id']}/explanation").json()["waiting"]
+            if reported is None:
                 continue
-            round_ = round_of(fuga, told)
+            round_ = round_of(fuga, reported)
             ids = [each for each, *_ in round_.inputs["names"]["requests"]]
             q = ids.index(request["id"])
-            assert told["count"] == round_.left_out()[q]
-            assert wrong_shortages(round_, q, told["shortages"]) == []
-            shown += len(told["shortages"])
+            assert reported["count"] == round_.left_out()[q]
+            assert wrong_shortages(round_, q, reported["shortages"]) == []
+            shown += len(reported["shortages"])
     assert shown > 0
 
 
@@ -87,12 +87,12 @@ def test_every_utility_that_explain_shows_is_the_stored_one(fuga):
         for vm in client.get("/v1/vms?limit=500").json()["items"]:
             if vm["host"] is None:
                 continue
-            told = client.get(f"/v1/vms/{vm['id']}/explanation").json()
-            round_ = round_of(fuga, told)
+            body = client.get(f"/v1/vms/{vm['id']}/explanation").json()
+            round_ = round_of(fuga, body)
             hosts = [name for _, name in round_.inputs["names"]["hosts"]]
             weighed = round_.outcome["details"]["weighed"].get(str(hosts.index(vm["host"])), [])
-            if told["phase"] == "game":
-                assert [each["utility"] for each in told["utilities"]] == [
+            if body["phase"] == "game":
+                assert [each["utility"] for each in body["utilities"]] == [
                     each["utility"] for each in weighed
                 ]
                 shown += len(weighed)
@@ -111,6 +111,6 @@ def test_every_round_is_replayed_bit_for_bit(fuga):
 def test_a_tenant_is_told_no_host_names(fuga):
     with fuga.client("a") as client:
         for request in client.get("/v1/requests").json()["items"]:
-            told = client.get(f"/v1/requests/{request['id']}/explanation").json()["waiting"]
-            if told is not None:
-                assert {each["nearest_host"] for each in told["shortages"]} <= {None}
+            shown = client.get(f"/v1/requests/{request['id']}/explanation").json()["waiting"]
+            if shown is not None:
+                assert {each["nearest_host"] for each in shown["shortages"]} <= {None}

@@ -145,8 +145,8 @@ def everything(fuga: RunningFuga, driver: str) -> dict[str, Any]:
 
 def processes_of(state_dir: Path) -> set[int]:
     """`fuga up` with its children, the hosts' daemons and guests."""
-    told = json.loads((state_dir / "processes.json").read_text())
-    pids = {each["pid"] for each in told.values()}
+    body = json.loads((state_dir / "processes.json").read_text())
+    pids = {each["pid"] for each in body.values()}
     pids |= {int((state_dir / "up.lock").read_text().split()[0])}
     for file in [*state_dir.rglob("pid"), *state_dir.rglob("*.pid")]:
         words = file.read_text().split()
@@ -196,13 +196,13 @@ def listening(pid: int) -> list[tuple[str, int]]:
     """
     own = Path(f"/proc/{pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink()
     enter = ["nsenter", "-t", str(pid), "-n"]
-    told = subprocess.run([*enter, "ss", "-Hltunp"], capture_output=True, text=True, check=True)
+    reported = subprocess.run([*enter, "ss", "-Hltunp"], capture_output=True, text=True, check=True)
     shown = subprocess.run(
         [*enter, "ip", "-j", "-4", "address"], capture_output=True, text=True, check=True
     )
     here = {it["local"] for link in json.loads(shown.stdout) for it in link["addr_info"]}
     found = []
-    for line in told.stdout.splitlines():
+    for line in reported.stdout.splitlines():
         address, _, port = line.split()[4].rpartition(":")
         if own and not is_ours(line, pid):
             continue

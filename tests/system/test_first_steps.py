@@ -192,7 +192,7 @@ def last_beats(fuga, vms: list[str]) -> dict[str, int]:
 
 
 def went_on(fuga, vms: list[str], said: dict[str, int]) -> dict[str, int]:
-    """Where it is now, each guest has counted on since, and did not begin anew."""
+    """Where it is now, each guest has counted on since, and did not start over."""
     now = last_beats(fuga, vms)
     for vm in vms:
         log = fuga.cli("console", vm, "--log").stdout

@@ -76,8 +76,8 @@ def test_guests_boot_from_an_image_that_was_added_and_it_goes_when_they_are_gone
     added = fuga.cli("image", "add", "tiny-linux", str(guest_dir() / BASE_VOLUME))
     assert "image tiny-linux:1 is ready" in added.stdout
 
-    asked = ("request", "tiny", "-n", "2", "--tenant", "a", "--name", "web", "--wait")
-    fuga.cli(*asked, "--image", "tiny-linux")
+    requested = ("request", "tiny", "-n", "2", "--tenant", "a", "--name", "web", "--wait")
+    fuga.cli(*requested, "--image", "tiny-linux")
 
     vms = json.loads(fuga.cli("vms", "-o", "json").stdout)
     assert len(vms) == 2

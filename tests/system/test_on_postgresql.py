@@ -40,7 +40,7 @@ def test_requests_become_guests_that_boot_and_doctor_finds_all_well_but_their_op
             fuga.wait_until_served()
             fuga.cli("request", "tiny", "-n", "2", "--tenant", "a", "--name", "web", "--wait")
 
-            told = json.loads(fuga.cli("-o", "json", "doctor", check=False).stdout)
+            body = json.loads(fuga.cli("-o", "json", "doctor", check=False).stdout)
             explained = fuga.cli("explain", "web-1").stdout
             with raw_sql(url) as raw:
                 running = raw.rows("SELECT id FROM vms WHERE observed = 'running'")
@@ -60,10 +60,10 @@ def test_requests_become_guests_that_boot_and_doctor_finds_all_well_but_their_op
     assert set(seen) == {str(vm["id"]) for vm in running}
     assert len(running) == 2
     assert committed == 2
-    [wrong] = [each for each in told["findings"] if not each["well"]]
+    [wrong] = [each for each in body["findings"] if not each["well"]]
     assert wrong["about"] == "host kvm-1"
     assert "plain TCP" in wrong["message"]
-    assert "fuga_run writes rows and no tables" in [each["message"] for each in told["findings"]]
+    assert "fuga_run writes rows and no tables" in [each["message"] for each in body["findings"]]
     assert "kvm-1" in explained
     assert domains(host.uri) == {}
     assert not (state_dir / "fuga.db").exists()

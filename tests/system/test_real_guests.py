@@ -42,15 +42,15 @@ def test_requests_become_guests_that_boot_are_measured_and_are_deleted(lab, fuga
         eventually(lambda: {host["health"] for host in hosts(operator)} == {"up"})
 
     with fuga.client("a") as a, fuga.client("b") as b:
-        asked = {}
+        wanted = {}
         for client, body in (
             (a, {"vm_type": "tiny", "count": 3}),
             (b, {"vm_type": "small", "count": 2, "hostname": "db.example.org"}),
         ):
             answer = client.post("/v1/requests", json=body)
             assert answer.status_code == 201, answer.text
-            asked[answer.json()["id"]] = client
-        for request, client in asked.items():
+            wanted[answer.json()["id"]] = client
+        for request, client in wanted.items():
             eventually(lambda r=request, c=client: all_run(c.get(f"/v1/requests/{r}").json()))
         with fuga.client() as operator:  # who alone knows hosts by their own names
             vms = operator.get("/v1/vms").json()["items"]
@@ -61,14 +61,14 @@ def test_requests_become_guests_that_boot_are_measured_and_are_deleted(lab, fuga
         log = lab.serial_log(number, f"fuga-{vm}")
         ready = f"LAB-GUEST-READY uuid={vm}"
         eventually(lambda log=log, ready=ready: ready in read(log), within_s=600)
-    told = {hostname_read(lab, vm) for vm in vms if vm["tenant"] == "b"}
-    assert told == {"db-1.example.org", "db-2.example.org"}
+    shown = {hostname_read(lab, vm) for vm in vms if vm["tenant"] == "b"}
+    assert shown == {"db-1.example.org", "db-2.example.org"}
     running = {vm for host in lab.hosts for vm, state in domains(host.uri).items()}
     assert running == set(where)
 
     eventually(lambda: measured(fuga) >= set(where))
 
-    for request in asked:
+    for request in wanted:
         fuga.cli("rm", request)
     eventually(lambda: all(not domains(host.uri) for host in lab.hosts))
     eventually(lambda: all(not volumes(host.uri) for host in lab.hosts))
@@ -87,9 +87,9 @@ def test_a_guest_reads_its_seed(lab, fuga, tmp_path):
     subnet = ["--cidr", "10.77.0.0/24", "--gateway", "10.77.0.1"]
     fuga.cli("network", "add", "lan", "--source", "default", *subnet)
 
-    asked = ["request", "tiny", "--name", "my.web", "--ssh-key", str(tmp_path / "more.pub")]
-    asked += ["--network", "lan"]
-    fuga.cli("--as", "a", *asked, "--user-data", str(tmp_path / "boot.sh"), "--wait")
+    requested = ["request", "tiny", "--name", "my.web", "--ssh-key", str(tmp_path / "more.pub")]
+    requested += ["--network", "lan"]
+    fuga.cli("--as", "a", *requested, "--user-data", str(tmp_path / "boot.sh"), "--wait")
     with fuga.client() as operator:  # who alone knows hosts by their own names
         [vm] = operator.get("/v1/vms", params={"name": "my.web-1"}).json()["items"]
     log = lab.serial_log(int(vm["host"].removeprefix("kvm-")), f"fuga-{vm['id']}")
@@ -130,9 +130,9 @@ def test_the_guests_of_a_drained_host_move_while_they_run(lab, fuga):
     drained = vms[0]["host"]
     number = int(drained.removeprefix("kvm-"))
 
-    told = fuga.cli("host", "drain", drained, "--move", "--wait").stdout
+    output = fuga.cli("host", "drain", drained, "--move", "--wait").stdout
 
-    assert "is done" in told
+    assert "is done" in output
     assert domains(lab.hosts[number - 1].uri) == {}
     assert lab.images(number) == {"base.qcow2"}
     with fuga.client() as operator:
@@ -168,10 +168,10 @@ def test_a_request_too_large_for_any_host_waits_and_says_so(fuga):
     with fuga.client("a") as a:
         request = a.post("/v1/requests", json={"vm_type": "xlarge", "count": 1}).json()["id"]
 
-        told = eventually(lambda: decided(a, request))
+        shown = eventually(lambda: decided(a, request))
 
-    assert told["waiting"]["reason"] == "no_host_large_enough"
-    assert told["state"] == "pending"
+    assert shown["waiting"]["reason"] == "no_host_large_enough"
+    assert shown["state"] == "pending"
     fuga.cli("rm", request)
 
 
@@ -206,8 +206,8 @@ def all_run(request: dict) -> bool:
 
 
 def decided(client, request: str) -> dict | None:
-    told = client.get(f"/v1/requests/{request}/explanation").json()
-    return told if told["waiting"]["reason"] != "not_decided_yet" else None
+    body = client.get(f"/v1/requests/{request}/explanation").json()
+    return body if body["waiting"]["reason"] != "not_decided_yet" else None
 
 
 def read(log) -> str:

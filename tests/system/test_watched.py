@@ -68,10 +68,10 @@ def test_every_process_is_ready(fuga: RunningFuga) -> None:
 
 
 def test_rules_and_dashboard_speak_of_metrics_that_there_are(fuga: RunningFuga) -> None:
-    asked = {name for each in expressions() for name in METRIC.findall(each)}
+    body = {name for each in expressions() for name in METRIC.findall(each)}
 
-    assert len(asked) > 20
-    assert asked - exported(fuga) == set()
+    assert len(body) > 20
+    assert body - exported(fuga) == set()
 
 
 def lines(fuga: RunningFuga, process: str) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ let agreed: Arrival | null = null;
 /** Whoever sends somebody a link would have them act as another: that is asked before. */
 function mayReplace(arrival: Arrival): boolean {
   const replaces = session.token !== null && arrival !== agreed && "code" in arrival && !("verifier" in arrival);
-  if (replaces && !confirm("This link logs this tab in anew, as whoever made the link. Go on?")) return false;
+  if (replaces && !confirm("This link logs this tab in again, as whoever made the link. Go on?")) return false;
   agreed = arrival;
   return true;
 }

@@ -96,7 +96,7 @@ _ADAPTER: Final = TypeAdapter(SaltedLink)
 
 
 @entrance.get("", response_model=LoginMethods)
-async def show_login_ways(services: ServicesDep) -> LoginMethods:
+async def show_login_methods(services: ServicesDep) -> LoginMethods:
     """Show how one may log in. Needs no token."""
     provider = services.provider
     if provider is None:

@@ -1,4 +1,4 @@
-"""Staged MCH: the tree is made flat anew whenever a resource is used up or a job ends."""
+"""Staged MCH: the tree is made flat again whenever a resource is used up or a job ends."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def fill_in_stages(
         hold something.
     at_once : float
         The part of the active leaves that may have all their tasks before the
-        weights are computed anew: 0 is exact, more saves stages.
+        weights are recomputed: 0 is exact, more saves stages.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def fill_in_stages(
     Derived. In each stage every active leaf has its product weight over the
     active leaves; the least share per weight rises first. When a resource is
     used up, leaves that demand it are frozen; a leaf with all its tasks stops too.
-    Then the weights are computed anew. Costs O(q) for each stage, and there are
+    Then the weights are recomputed. Costs O(q) for each stage, and there are
     at most q + R of them.
     """
     flattening = Flattening(leaves.tree, leaves.shape)
@@ -152,7 +152,7 @@ class MchStaged:
     """Give every leaf its product weight over the leaves that are not blocked yet (derived).
 
     Whenever a resource is used up or a job has all its tasks, the weights are
-    computed anew; the least share per weight rises first. See `fill_in_stages`.
+    recomputed; the least share per weight rises first. See `fill_in_stages`.
     """
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:

@@ -243,7 +243,7 @@ def distributed_steps(
     Notes
     -----
     The distributed form of [1]_: a server knows its own tasks and each user's
-    total, and divides anew what it has, on a schedule of its own. When a user
+    total, and divides again what it has, on a schedule of its own. When a user
     becomes inactive its row is set to zero at once; servers find out what that
     leaves free as they run.
 

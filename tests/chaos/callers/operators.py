@@ -90,9 +90,9 @@ class Operator(TokenHolder):
         if not self.count(answer.status_code == 201, "moves accepted", "moves refused"):
             self.refused(answer.status_code, answer.json().get("code"), "POST /v1/moves")
             return None
-        told = answer.json()
-        self.record.write("moving", key=key, id=told["id"], vm=vm)
-        return str(told["id"])
+        shown = answer.json()
+        self.record.write("moving", key=key, id=shown["id"], vm=vm)
+        return str(shown["id"])
 
     # ---- plans ------------------------------------------------------------------
 

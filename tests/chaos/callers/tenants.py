@@ -123,7 +123,7 @@ class Tenant(VolumeOwner):
             **{part: body.get(part) for part in ("name", "vm_type", "count", "max_count")},
         )
         answer = self.call("POST", "/v1/requests", body, key)
-        told = {"tenant": self.name, "key": key, "name": name}
+        shown = {"tenant": self.name, "key": key, "name": name}
         if answer.status_code == 201:
             self.counts["accepted"] += 1
             self.counts["VMs asked for"] += count
@@ -136,14 +136,14 @@ class Tenant(VolumeOwner):
                 self.kept.add(request_id)
             else:
                 self.due[request_id] = time.monotonic() + self.rng.uniform(*_LIVES_S)
-            self.record.write("accepted", id=request_id, **told)
+            self.record.write("accepted", id=request_id, **shown)
             self.counts["draws on reservations"] += reservation is not None
         elif reservation is not None and answer.status_code == 409:
             # Its time has not come, or is over.
-            self.record.write("not_drawn", said=answer.text, **told)
+            self.record.write("not_drawn", said=answer.text, **shown)
         else:
             self.counts["refused"] += 1
-            self.record.write("refused", status=answer.status_code, said=answer.text, **told)
+            self.record.write("refused", status=answer.status_code, said=answer.text, **shown)
 
     def scale(self, request_id: str, room: int) -> None:
         """Set both bounds of an elastic request; with no maximum it is elastic no longer."""

@@ -25,10 +25,10 @@ def check_elastic(sql: Sql, record: Sequence[Mapping[str, Any]]) -> Iterable[Fin
 def wrong_counts(sql: Sql, record: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
     """The bounds of a request are those that its tenant set last, and its VMs are within them."""
     bounds: dict[str, tuple[int, int]] = {}
-    asked = {each["name"]: each for each in record if each["what"] == "asking"}
+    body = {each["name"]: each for each in record if each["what"] == "asking"}
     for each in record:
-        if each["what"] == "accepted" and asked[each["name"]].get("max_count"):
-            bounds[each["id"]] = (asked[each["name"]]["count"], asked[each["name"]]["max_count"])
+        if each["what"] == "accepted" and body[each["name"]].get("max_count"):
+            bounds[each["id"]] = (body[each["name"]]["count"], body[each["name"]]["max_count"])
         if each["what"] == "scaled":
             bounds[each["id"]] = (each["count"], each["max_count"])
     given_back = {each["id"] for each in record if each["what"] == "deleting"}

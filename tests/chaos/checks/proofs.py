@@ -15,14 +15,14 @@ from tests.chaos.processes import WAIT_S, inherited
 
 def check_months(sql: Sql, record: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
     """What an operator was told to be closed is, and nothing else: once each, in order."""
-    told = {each["number"]: each["entry"] for each in record if each["what"] == "closed"}
+    shown = {each["number"]: each["entry"] for each in record if each["what"] == "closed"}
     known = {
         row["number"]: f"{row['kind']} {row['month']:%Y-%m}"
         for row in sql("SELECT number, kind, month FROM closed_usage")
     }
-    for number in sorted(told.keys() | known.keys()):
-        if told.get(number) != known.get(number):
-            what = f"told is {told.get(number)}, it is {known.get(number)}"
+    for number in sorted(shown.keys() | known.keys()):
+        if shown.get(number) != known.get(number):
+            what = f"told is {shown.get(number)}, it is {known.get(number)}"
             yield Finding("closed months", f"entry {number}", what)
     months = sorted(each.removeprefix("month ") for each in known.values() if "month" in each)
     for before, after in pairwise(months):

@@ -114,7 +114,7 @@ def test_bounds_that_a_tenant_set_and_that_are_lost(world: World) -> None:
 
 def test_closed_months_are_those_that_operators_were_told(postgres: PostgresServer) -> None:
     months = ("2001-11", "2001-12", "2002-01", "2002-03")
-    told = [
+    shown = [
         {"what": "closed", "number": number, "entry": f"month {month}"}
         for number, month in enumerate(months, start=1)
     ]
@@ -130,6 +130,6 @@ def test_closed_months_are_those_that_operators_were_told(postgres: PostgresServ
                 " '')"
             )
             if number == 3:
-                assert found(raw, told[:3]) == []
-                assert found(raw, told[:2]) == ["entry 3"]
-        assert found(raw, told) == ["2002-03"]  # a month before it is not closed
+                assert found(raw, shown[:3]) == []
+                assert found(raw, shown[:2]) == ["entry 3"]
+        assert found(raw, shown) == ["2002-03"]  # a month before it is not closed

@@ -24,11 +24,11 @@ class OnHost(ChaosFault):
     healths: ClassVar[tuple[str, ...]] = ("unreachable", "down")
 
     def inject(self) -> dict[str, Any]:
-        told: dict[str, Any] = self.choose()
+        shown: dict[str, Any] = self.choose()
         until = self.rng.choice(self.healths)
         self.site.fault(self.host, self.strike)
         self.site.eventually(lambda: self.keep_struck() or self.seen(until))
-        told |= {"host": self.host.name, "until": until}
+        shown |= {"host": self.host.name, "until": until}
         if self.host.is_replaced and until == "down":
             try:
                 self.site.eventually(
@@ -37,8 +37,8 @@ class OnHost(ChaosFault):
             except TimedOutError as error:
                 error.add_note(self.site.why_not_fenced(self.host))
                 raise
-            told["fenced"] = self.site.is_fenced(self.host)
-        return told
+            shown["fenced"] = self.site.is_fenced(self.host)
+        return shown
 
     def choose(self) -> dict[str, Any]:
         """Choose the host; return what else is to be noted."""

@@ -161,11 +161,11 @@ class WorkerKilledOnTheWay(_WorkerOnTheWay):
     kind = "worker killed with a guest on its way"
 
     def inject(self) -> dict[str, Any]:
-        told = self.choose()
+        shown = self.choose()
         self.process.kill()
-        told |= self.held()
+        shown |= self.held()
         self.hold(0, 4)
-        return told
+        return shown
 
     def lift(self) -> None:
         self.process.return_to_service()
@@ -177,12 +177,12 @@ class WorkerStoppedOnTheWay(_WorkerOnTheWay):
     kind = "worker stopped with a guest on its way"
 
     def inject(self) -> dict[str, Any]:
-        told = self.choose()
+        shown = self.choose()
         self.process.pause()
-        told |= self.held()
+        shown |= self.held()
         owner = f"%:{self.process.pid}:%"
         self.site.eventually(lambda: not self.site.sql(_CLAIMED, owner))
-        return told
+        return shown
 
     def lift(self) -> None:
         self.process.resume()

@@ -215,7 +215,7 @@ class LeaderStruck(AtCheckpoint):
     points = ("round.after_commit",)
 
     def inject(self) -> dict[str, Any]:
-        # The one that is started anew leads once the other is gone, too.
+        # The one that is restarted leads once the other is gone, too.
         other = next(name for name in self.site.of_role("control") if name != self.choose())
         self.other = self.site.processes[other]
         self.other.kill()

@@ -367,9 +367,9 @@ def test_what_strangers_can_have_logged_is_logged_once_a_minute():
         record = logging.LogRecord("uvicorn.error", logging.WARNING, "", 0, text, (), None)
         return bounded.filter(record)
 
-    told = [passes("Invalid HTTP request received.") for _ in range(36_000)]
+    shown = [passes("Invalid HTTP request received.") for _ in range(36_000)]
 
-    assert told.count(True) == 1
+    assert shown.count(True) == 1
     assert passes("Started server process")
 
 

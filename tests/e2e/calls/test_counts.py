@@ -46,9 +46,9 @@ def test_vms_of_a_silent_host_are_counted_as_unknown(api: Api) -> None:
     run_vm(registry, placed.assignment_ids[0])
     registry.hosts.record_miss(host.id, "no answer", unreachable_after=1, down_after=1)
 
-    (told,) = api.operator.get("/v1/counts").json()["vms"]
+    (shown,) = api.operator.get("/v1/counts").json()["vms"]
 
-    assert (told["state"], told["count"]) == ("unknown", 1)
+    assert (shown["state"], shown["count"]) == ("unknown", 1)
 
 
 def test_lists_are_narrowed_by_a_part_of_the_name_and_nothing_in_it_is_a_pattern(api: Api) -> None:

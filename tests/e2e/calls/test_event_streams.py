@@ -87,12 +87,12 @@ def test_a_tenant_follows_its_own_events_in_order_as_the_list_tells_them(
         begin = stream.next()
         add_request(api.registry, tenant="b", name="theirs")
         mine = add_request(api.registry, tenant="a", name="mine")
-        told = stream.next()
+        shown = stream.next()
 
     listed = api.tenant_a.get("/v1/events", params={"after": begin.data["after"]}).json()["items"]
-    assert (begin.kind, told.kind) == ("begin", "message")
-    assert told.data == listed[0]
-    assert (told.data["subject_id"], told.id) == (str(mine.id), listed[0]["id"])
+    assert (begin.kind, shown.kind) == ("begin", "message")
+    assert shown.data == listed[0]
+    assert (shown.data["subject_id"], shown.id) == (str(mine.id), listed[0]["id"])
     assert stream.response.headers["content-type"].startswith("text/event-stream")
 
 
@@ -146,12 +146,12 @@ def test_who_asks_to_be_told_briefly_is_told_the_newest_id_once_for_many(
         for number in range(20):
             add_request(api.registry, tenant="a", name=f"many-{number}")
         last = api.registry.events.list(newest=True, limit=1)[-1].id
-        told = [stream.next()]
-        while told[-1].data["after"] < last:
-            told.append(stream.next())
+        shown = [stream.next()]
+        while shown[-1].data["after"] < last:
+            shown.append(stream.next())
 
-    assert {each.kind for each in told} == {"changed"}
-    assert len(told) < 20
+    assert {each.kind for each in shown} == {"changed"}
+    assert len(shown) < 20
 
 
 def test_streams_are_bounded_and_whoever_is_refused_is_told_to_poll(api: Api) -> None:
@@ -184,10 +184,10 @@ def test_a_stream_ends_with_its_token(api: Api, monkeypatch: pytest.MonkeyPatch)
     with served(create_app(api.registry)) as url, following(url, secret) as stream:
         stream.next()
         api.registry.tokens.revoke(token.id, actor="test")
-        while (told := stream.next()).kind != "end":
+        while (shown := stream.next()).kind != "end":
             pass
 
-        assert told.data == {"reason": "the token is no longer valid"}
+        assert shown.data == {"reason": "the token is no longer valid"}
         assert stream.rest() == ""
         with following(url, secret) as again:
             the_problem(again.response, 401, "unauthorized")
@@ -199,19 +199,19 @@ def test_a_stream_that_is_behind_says_so_when_the_database_does_not_answer(
     add_request(api.registry)
     listed = api.registry.events.list
 
-    def unavailable(**asked: Any) -> Any:
-        if "kind" in asked:  # as a stream asks that reads for itself
+    def unavailable(**requested: Any) -> Any:
+        if "kind" in requested:  # as a stream asks that reads for itself
             raise RegistryUnavailableError("it hangs")
-        return listed(**asked)
+        return listed(**requested)
 
     monkeypatch.setattr(api.registry.events, "list", unavailable)
 
     with following(url, token_of(api.operator), after=0) as stream:
-        told = [stream.next() for _ in range(2)]
+        shown = [stream.next() for _ in range(2)]
         rest = stream.rest()
 
-    assert [each.kind for each in told] == ["begin", "end"]
-    assert told[1].data == {"reason": "the database does not answer; connect again"}
+    assert [each.kind for each in shown] == ["begin", "end"]
+    assert shown[1].data == {"reason": "the database does not answer; connect again"}
     assert rest == ""
 
 

@@ -103,14 +103,14 @@ def test_a_call_whose_commit_hung_is_done_once_whether_it_was_committed_or_not(s
     committing = (
         "SELECT count(*) FROM pg_stat_activity WHERE query = 'COMMIT' AND wait_event = 'PgSleep'"
     )
-    told: list[httpx.Response] = []
-    caller = threading.Thread(target=lambda: told.append(site.ask("key")))
+    shown: list[httpx.Response] = []
+    caller = threading.Thread(target=lambda: shown.append(site.ask("key")))
     caller.start()
     eventually(lambda: site.raw.value(committing), every_s=0.05)
 
     with site.server.stopped():
         caller.join(PATIENCE_S)
-        assert [answer.status_code for answer in told] == [503]
+        assert [answer.status_code for answer in shown] == [503]
 
     # The server goes on with the commit that it was at; nobody listens to how it ends.
     eventually(lambda: site.raw.value("SELECT count(*) FROM requests"), within_s=PATIENCE_S)

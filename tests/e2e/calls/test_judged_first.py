@@ -63,9 +63,9 @@ def test_what_is_an_operators_is_not_read_for_a_tenant(api: Api):
     api.tenant_b.get("/v1/vms")
 
     for path in ("/v1/hosts/h1", "/v1/tenants/a", "/v1/tenants/nothing"):
-        asked = requested_by(api.tenant_b, path, 403 if "hosts" in path else 404)
+        requested = requested_by(api.tenant_b, path, 403 if "hosts" in path else 404)
 
-        assert not [each for each in asked if "FROM hosts" in each or "FROM tenants" in each]
+        assert not [each for each in requested if "FROM hosts" in each or "FROM tenants" in each]
 
 
 @pytest.mark.parametrize("path", ["requests", "vms", "vm-types", "tenants", "hosts", "images"])

@@ -48,8 +48,8 @@ def test_calls_are_counted_by_route_and_not_by_what_callers_wrote(api: Api) -> N
     assert found[calls, "GET", "none", "401"] == 1
     assert found[calls, "OTHER", "/healthz", "405"] == 1
     assert found["fuga_http_request_seconds_count", "GET", "/v1/vm-types/{name}"] == 3
-    told = {each for name in found if name[0] == calls for each in name[1:]}
-    assert not told & {"x", "y", "nowhere", "BREW"}
+    shown = {each for name in found if name[0] == calls for each in name[1:]}
+    assert not shown & {"x", "y", "nowhere", "BREW"}
 
 
 def test_the_register_is_told_beside_the_calls(register: Registry) -> None:

@@ -85,17 +85,17 @@ def test_a_disk_that_still_takes_writes_does_not_hide_a_dead_process(api: Api, r
 def test_a_site_at_work_is_well_and_names_who_does_what(api: Api) -> None:
     add_host(api.registry, "h1")
     with all_heard(api.registry):
-        told = api.operator.get("/v1/status").json()
+        body = api.operator.get("/v1/status").json()
 
-    assert told["healthy"] is True
-    assert told["late"] == []
-    assert told["leader"] == "cc:1"
-    assert told["leads_since"] is not None
-    assert told["last_slot_at"] is not None
-    assert {each["name"]: each["late"] for each in told["processes"]} == dict.fromkeys(
+    assert body["healthy"] is True
+    assert body["late"] == []
+    assert body["leader"] == "cc:1"
+    assert body["leads_since"] is not None
+    assert body["last_slot_at"] is not None
+    assert {each["name"]: each["late"] for each in body["processes"]} == dict.fromkeys(
         ("control:1", "monitor:1", "worker:1"), False
     )
-    assert told["hosts"]["active"] == 1
+    assert body["hosts"]["active"] == 1
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_frozen_processes_are_late_to_everybody_who_asks(
 ) -> None:
     with all_heard(api.registry):
         silence(raw, kind)
-        told = api.operator.get("/v1/status").json()
+        body = api.operator.get("/v1/status").json()
         to_tenant = api.tenant_a.get("/v1/status").json()
         ready = api.stranger.get("/readyz")
         metrics = {
@@ -116,10 +116,10 @@ def test_frozen_processes_are_late_to_everybody_who_asks(
             if sample.name == "fuga_work_unattended"
         }
 
-    assert not told["healthy"]
-    assert [(each["work"], each["unattended"]) for each in told["late"]] == [(what, True)]
-    assert f"{kind}:1" in told["late"][0]["message"]
-    assert told["late"][0]["since"] is not None
+    assert not body["healthy"]
+    assert [(each["work"], each["unattended"]) for each in body["late"]] == [(what, True)]
+    assert f"{kind}:1" in body["late"][0]["message"]
+    assert body["late"][0]["since"] is not None
     assert [each["work"] for each in to_tenant["late"]] == [what]
     assert f"{kind}:1" not in str(to_tenant)
     assert (to_tenant["leader"], to_tenant["release"]) == (None, None)
@@ -132,9 +132,9 @@ def test_one_silent_worker_of_two_is_late_and_the_others_build(api: Api, raw: Ra
         silence(raw, "worker")
         api.registry.processes.register("worker", "worker:2", "m2", 2, stamp_of=lambda _: "s")
         api.registry.processes.record_heartbeat("worker", "worker:2", "broker: it does not answer")
-        told = api.operator.get("/v1/status").json()
+        body = api.operator.get("/v1/status").json()
 
-    assert [(each["unattended"], each["message"]) for each in told["late"]] == [
+    assert [(each["unattended"], each["message"]) for each in body["late"]] == [
         (False, "worker worker:1 does not respond"),
         (False, "worker worker:2: broker: it does not answer"),
     ]
@@ -147,11 +147,11 @@ def test_processes_of_another_release_than_the_apis_are_named(
         alike = fuga("status"), fuga("doctor", status=1)
         raw.run("UPDATE processes SET release = '0.0.9 (abc)' WHERE kind = 'worker'")
         raw.run("UPDATE processes SET release = NULL WHERE kind = 'monitor'")
-        told = json.loads(fuga("status", "-o", "json"))
+        body = json.loads(fuga("status", "-o", "json"))
         unlike = fuga("status"), fuga("doctor", status=1)
 
-    assert told["release"] == release()
-    assert {each["name"]: each["release"] for each in told["processes"]} == {
+    assert body["release"] == release()
+    assert {each["name"]: each["release"] for each in body["processes"]} == {
         "control:1": release(),
         "monitor:1": None,
         "worker:1": "0.0.9 (abc)",
@@ -169,8 +169,8 @@ def test_a_leader_that_starts_again_and_again_and_decides_nothing_is_late(
     with all_heard(api.registry):
         raw.run(f"UPDATE slot_loop SET last_slot_at = {raw.before('now', '90 seconds')}")
         [late] = api.operator.get("/v1/status").json()["late"]
-        asked = add_request(api.registry, tenant="a")
-        why = api.tenant_a.get(f"/v1/requests/{asked.id}/explanation").json()["waiting"]
+        request = add_request(api.registry, tenant="a")
+        why = api.tenant_a.get(f"/v1/requests/{request.id}/explanation").json()["waiting"]
         api.registry.slot_loop.pause("new storage", actor="cli")
         paused = api.operator.get("/v1/status").json()
 
@@ -185,20 +185,20 @@ def test_a_leader_that_starts_again_and_again_and_decides_nothing_is_late(
 def test_a_lease_that_ran_out_is_told_with_its_last_holder(api: Api, raw: RawSql) -> None:
     with all_heard(api.registry):
         raw.run(f"UPDATE leases SET expires_at = {raw.before('now', '9 seconds')}")
-        told = api.operator.get("/v1/status").json()
+        body = api.operator.get("/v1/status").json()
 
-    assert told["leader"] is None
-    assert [each["message"] for each in told["late"]] == [
+    assert body["leader"] is None
+    assert [each["message"] for each in body["late"]] == [
         "no control centre leads: cc:1 was the last"
     ]
 
 
 def test_what_is_placed_and_not_built_says_that_no_worker_is_heard(api: Api, raw: RawSql) -> None:
     host = add_host(api.registry, "h1")
-    asked = add_request(api.registry, tenant="a")
+    request = add_request(api.registry, tenant="a")
     with all_heard(api.registry):
-        place(api.registry, asked, host, lease=take_lease(api.registry, "cc:1"))
-        where = f"/v1/requests/{asked.id}/explanation"
+        place(api.registry, request, host, lease=take_lease(api.registry, "cc:1"))
+        where = f"/v1/requests/{request.id}/explanation"
         assert api.tenant_a.get(where).json()["unbuilt"] is None
         silence(raw, "worker")
         why = api.tenant_a.get(where).json()["unbuilt"]
@@ -256,10 +256,10 @@ def test_operators_read_the_settings_of_processes_that_live(api: Api, raw: RawSq
     raw.run("UPDATE processes SET heartbeat_at = " + raw.before("now", "60 seconds")
             + " WHERE name = 'dead'")  # fmt: skip
 
-    told = api.operator.get("/v1/settings/processes").json()
+    body = api.operator.get("/v1/settings/processes").json()
     refused = api.tenant_a.get("/v1/settings/processes")
 
-    assert told["items"] == [{"kind": "control", "name": "c1", "settings": {"FUGA_POLICY": "drf"}}]
+    assert body["items"] == [{"kind": "control", "name": "c1", "settings": {"FUGA_POLICY": "drf"}}]
     assert refused.status_code == 403
 
 
@@ -301,8 +301,8 @@ def test_status_and_doctor_say_in_words_that_nobody_decides(
     )
 
     with all_heard(register):
-        told = fuga("status")
-        assert "cc:1 since" in told
+        output = fuga("status")
+        assert "cc:1 since" in output
         assert "WRONG  workers" not in fuga("doctor", status=1)  # there are no hosts
         silence(raw, "monitor")
         assert "no monitor responds: monitor:1 since" in fuga("status", status=1)

@@ -132,10 +132,10 @@ def test_every_pattern_is_said_in_words() -> None:
         for pattern in found.get("patternProperties", {})
     }
 
-    asked = {json.loads(each) for each in patterns} | keys
+    body = {json.loads(each) for each in patterns} | keys
 
-    assert asked - set(PATTERNS_SAID) == set()
-    assert set(PATTERNS_SAID) - asked == set()
+    assert body - set(PATTERNS_SAID) == set()
+    assert set(PATTERNS_SAID) - body == set()
 
 
 def test_there_is_a_call_for_every_operation_that_takes_something() -> None:
@@ -177,9 +177,9 @@ def site(api: Api) -> Api:
     """Hosts, networks and images, of which tenant a may see some."""
     register = api.registry
     mine, _ = (add_host(register, name) for name in ("kvm-north", "kvm-south"))
-    asked = add_request(register, tenant="a", name="web")
+    request = add_request(register, tenant="a", name="web")
     lease = take_lease(register)
-    start_vm(register, place(register, asked, mine, lease=lease).assignment_ids[0])
+    start_vm(register, place(register, request, mine, lease=lease).assignment_ids[0])
     for name, offered in (("lan-open", None), ("lan-secret", ["b"])):
         source = NetworkSource(kind="network", name="default")
         register.networks.add(name, default=source, offered_to=offered, actor=ACTOR)
@@ -229,10 +229,10 @@ def test_a_tenant_is_told_of_no_host_but_by_its_own_names(site: Api, typed: str)
         refused(site.tenant_a, hosts=[typed.lower()]),
         site.tenant_a.get("/v1/vms", params={"host": typed.lower()}).json()["detail"],
     ):
-        told = detail.replace(repr(typed.lower()), "")
-        assert "kvm" not in told
-        assert site.alias("kvm-south") not in told
-        assert own in told
+        shown = detail.replace(repr(typed.lower()), "")
+        assert "kvm" not in shown
+        assert site.alias("kvm-south") not in shown
+        assert own in shown
     assert "host-" not in refused(site.tenant_b, hosts=[typed.lower()]).replace("host-n", "")
 
 
@@ -245,10 +245,10 @@ def test_a_tenant_is_told_of_no_other_tenant(site: Api) -> None:
 
 
 def test_a_tenant_is_told_of_no_network_that_is_not_offered_to_it(site: Api) -> None:
-    told = refused(site.tenant_a, network="lan-secre")
+    reported = refused(site.tenant_a, network="lan-secre")
     shown = site.tenant_a.get("/v1/networks/lan-secret").json()["detail"]
 
-    assert told == "network: network 'lan-secre' not found; known: lan-open"
+    assert reported == "network: network 'lan-secre' not found; known: lan-open"
     assert shown == "network 'lan-secret' not found; known: lan-open"
     assert refused(site.tenant_b, network="lan-secre").endswith("did you mean lan-secret?")
 

@@ -67,11 +67,11 @@ def test_the_guides_examples_of_borrowed_vms_do_what_they_show(
         run_vm(register, vm.assignment_id)
 
     guide = (ROOT / "docs" / "tenants.md").read_text("utf-8")
-    shown, told = (
+    shown, reported = (
         next(line.split() for line in text.splitlines() if "sweep  team-a" in line)
         for text in (guide, fuga(*show))
     )
-    assert told[1 : len(shown) - 1] == shown[1:-1]  # but for the id and the age
+    assert reported[1 : len(shown) - 1] == shown[1:-1]  # but for the id and the age
     assert ["running,", "borrowed", "8"] in [
         line.split()[1:] for line in fuga("counts").splitlines()
     ]
@@ -115,8 +115,8 @@ def test_a_tenant_does_not_see_for_whom_of_others_its_borrowed_vm_ends(api: Api)
     assert sum(each.count for each in ahead.came) == 2
     [event] = api.tenant_b.get("/v1/events", params={"kind": "spot_ending"}).json()["items"]
     assert event["data"].keys() == {"ends_at", "round"}
-    [asked] = api.operator.get("/v1/rounds/2/game").json()["requests"]
-    assert (asked["name"], asked["count"], asked["borrowed"]) == ("sweep", 8, True)
+    [requested] = api.operator.get("/v1/rounds/2/game").json()["requests"]
+    assert (requested["name"], requested["count"], requested["borrowed"]) == ("sweep", 8, True)
     path = f"/v1/requests/{made.json()['id']}"
     changed = api.tenant_b.patch(path, json={"max_count": 2})
     assert (changed.status_code, changed.json()["max_count"]) == (200, 2)

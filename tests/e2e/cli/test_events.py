@@ -32,9 +32,9 @@ def many(register: Registry, count: int) -> None:
 def test_the_newest_are_listed_the_newest_below(register: Registry, fuga: Fuga) -> None:
     many(register, 130)
 
-    told = fuga("events", "--last", "3").splitlines()
+    output = fuga("events", "--last", "3").splitlines()
 
-    assert [re.findall(r"slot s\d+", line) for line in told[2:5]] == [
+    assert [re.findall(r"slot s\d+", line) for line in output[2:5]] == [
         ["slot s127"],
         ["slot s128"],
         ["slot s129"],
@@ -48,9 +48,9 @@ def test_of_a_kind_that_none_has_it_says_which_kinds_there_are(
 ) -> None:
     many(register, 1)
 
-    told = fuga("events", "--kind", "host")
+    output = fuga("events", "--kind", "host")
 
-    assert told == "no events of kind host; the newest 2 are of noted, token_created\n"
+    assert output == "no events of kind host; the newest 2 are of noted, token_created\n"
 
 
 def test_subjects_have_names_and_are_found_by_them(register: Registry, fuga: Fuga) -> None:
@@ -59,14 +59,14 @@ def test_subjects_have_names_and_are_found_by_them(register: Registry, fuga: Fug
     add_request(register, name="db")
     place(register, web, host)
 
-    told = fuga("events")
+    output = fuga("events")
     of_web = fuga("events", "--subject", "web")
     of_host = fuga("events", "--subject", "h1")
     unknown = fuga("events", "--subject", "nothing", status=2)
 
-    assert "request web" in told
-    assert "request db" in told
-    assert "assignment of web-1" in told
+    assert "request web" in output
+    assert "request db" in output
+    assert "assignment of web-1" in output
     assert "request web" in of_web
     assert "db" not in of_web
     assert "host h1" in of_host
@@ -87,10 +87,10 @@ def test_only_those_since_a_time(register: Registry, raw: RawSql, fuga: Fuga) ->
     many(register, 2)
     raw.run(f"UPDATE events SET at = {raw.before('now', '7200 seconds')} WHERE subject_id = 's0'")
 
-    told = fuga("events", "--since", "1h")
+    output = fuga("events", "--since", "1h")
 
-    assert "slot s1" in told
-    assert "slot s0" not in told
+    assert "slot s1" in output
+    assert "slot s0" not in output
     assert "wanted a span before now" in fuga("events", "--since", "tomorrow", status=2)
 
 
@@ -132,12 +132,12 @@ def test_followed_they_come_as_they_happen(register: Registry) -> None:
 
 def test_a_vm_on_a_host_that_is_down_is_unknown_since_its_last_word(api: Api, raw: RawSql) -> None:
     host = add_host(api.registry, "h1")
-    asked = add_request(api.registry, tenant="a", name="web")
-    done = place(api.registry, asked, host, lease=take_lease(api.registry))
+    request = add_request(api.registry, tenant="a", name="web")
+    done = place(api.registry, request, host, lease=take_lease(api.registry))
     start_vm(api.registry, done.assignment_ids[0])
     raw.run("UPDATE vms SET observed = 'running'")
     heard = raw.before("now", "600 seconds")
-    where = f"/v1/requests/{asked.id}/explanation"
+    where = f"/v1/requests/{request.id}/explanation"
 
     [before] = api.tenant_a.get("/v1/vms").json()["items"]
     raw.run(f"UPDATE hosts SET health = 'down', last_polled_at = {heard}")
@@ -156,7 +156,7 @@ def test_a_vm_on_a_host_that_is_down_is_unknown_since_its_last_word(api: Api, ra
 @pytest.mark.parametrize(
     ("labels", "default", "to_operator"),
     [
-        ([], "wait", "--by-hand`: then its VMs are built anew from their images elsewhere"),
+        ([], "wait", "--by-hand`: then its VMs are rebuilt from their images elsewhere"),
         (["shared_pool=nfs"], "wait", "--by-hand`: then its VMs start elsewhere with their disks"),
         (["on_failure=wait"], "rebuild", "`fuga host show h1` has its last error"),
         (["on_failure=replace"], "wait", "only that host has its disk"),
@@ -168,13 +168,15 @@ def test_a_vm_that_waits_for_a_dead_host_says_since_when_and_what_to_do(
     vm = a_vm_on_a_dead_host(api, raw, labels)
     operator = an_operator(api.registry)
 
-    told = explain_vm(api.registry, vm.id, operator, on_failure=FailurePolicy(default)).message
+    explanation = explain_vm(
+        api.registry, vm.id, operator, on_failure=FailurePolicy(default)
+    ).message
     to_tenant = api.tenant_a.get(f"/v1/vms/{vm.id}/explanation").json()["message"]
 
     assert vm.unknown_since is not None
-    assert f"its host answered last at {vm.unknown_since:%Y-%m-%d %H:%M:%S} UTC" in told
-    assert "it waits for its host" in told
-    assert to_operator in told
+    assert f"its host answered last at {vm.unknown_since:%Y-%m-%d %H:%M:%S} UTC" in explanation
+    assert "it waits for its host" in explanation
+    assert to_operator in explanation
     assert "it waits for its host" in to_tenant
     assert "an operator can start its host again; or delete the VM" in to_tenant
     assert "fence" not in to_tenant
@@ -187,26 +189,26 @@ def test_an_explanation_goes_by_the_setting_of_the_control_centres(api: Api, raw
     )
     api.registry.processes.record_heartbeat("control", "cc:1", None)
 
-    told = api.tenant_a.get(f"/v1/vms/{vm.id}/explanation").json()["message"]
+    shown = api.tenant_a.get(f"/v1/vms/{vm.id}/explanation").json()["message"]
 
-    assert "it waits for its host" not in told
+    assert "it waits for its host" not in shown
 
 
 def test_a_vm_that_is_built_anew_by_the_sites_setting_does_not_wait(api: Api, raw: RawSql) -> None:
     vm = a_vm_on_a_dead_host(api, raw, [])
 
-    told = explain_vm(
+    explanation = explain_vm(
         api.registry, vm.id, an_operator(api.registry), on_failure=FailurePolicy.REBUILD
     )
 
-    assert "once its host is proven to be off it is built anew from its image" in told.message
-    assert "waits" not in told.message
+    assert "once its host is proven to be off it is rebuilt from its image" in explanation.message
+    assert "waits" not in explanation.message
 
 
 def a_vm_on_a_dead_host(api: Api, raw: RawSql, labels: list[str]) -> Vm:
     host = add_host(api.registry, "h1", labels=labels)
-    asked = add_request(api.registry, tenant="a", name="web")
-    done = place(api.registry, asked, host, lease=take_lease(api.registry))
+    request = add_request(api.registry, tenant="a", name="web")
+    done = place(api.registry, request, host, lease=take_lease(api.registry))
     start_vm(api.registry, done.assignment_ids[0])
     heard = raw.before("now", "600 seconds")
     raw.run("UPDATE vms SET observed = 'running'")
@@ -219,9 +221,9 @@ def test_lists_and_counts_agree_with_what_a_vm_on_a_silent_host_says(
 ) -> None:
     loud, silent = a_cluster(register, 2)
     lease = take_lease(register)
-    asked = add_request(register, name="web", count=3)
+    wanted = add_request(register, name="web", count=3)
     for host, count in ((loud, 1), (silent, 2)):
-        for each in place(register, asked, host, count, lease).assignment_ids:
+        for each in place(register, wanted, host, count, lease).assignment_ids:
             start_vm(register, each)
     raw.run("UPDATE vms SET observed = 'running'")
     add_request(register, tenant="b", name="waits")

@@ -66,9 +66,9 @@ def run(
         def command(*words: str, status: int = 0) -> str:
             with pytest.raises(SystemExit) as ended:
                 main(words)
-            told = capsys.readouterr()
-            assert (ended.value.code or 0) == status, told
-            return told.out + told.err
+            captured = capsys.readouterr()
+            assert (ended.value.code or 0) == status, captured
+            return captured.out + captured.err
 
         yield command
 
@@ -85,13 +85,13 @@ def test_who_logs_in_in_a_browser_gets_a_token_of_hours_until_logging_out(
 
     monkeypatch.setattr("webbrowser.open", opened)
 
-    told = run("login")
+    decided = run("login")
 
-    assert "as tenant a, for 12 h" in told
+    assert "as tenant a, for 12 h" in decided
     file = tmp_path / "config" / "fuga" / "logins.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     ((_, token),) = json.loads(file.read_text())["tokens"].items()
-    assert token not in told
+    assert token not in decided
     assert not any(token in each for each in addresses)
     assert "no requests" in run("requests")
     (made,) = (each for each in register.tokens.list().items if each.login)

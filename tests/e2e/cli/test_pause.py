@@ -16,8 +16,8 @@ def test_who_looks_learns_that_it_is_paused(register: Registry, fuga: Fuga) -> N
 
     fuga("pause", "new storage comes")
 
-    for told in (fuga("rounds"), fuga("doctor", status=1), fuga("explain", "web")):
-        assert "new storage comes" in told
+    for shown in (fuga("rounds"), fuga("doctor", status=1), fuga("explain", "web")):
+        assert "new storage comes" in shown
     assert "new storage" not in fuga("rounds", "-o", "json")
     assert "not possible in state paused" in fuga("pause", "again", status=2)
 

@@ -17,16 +17,16 @@ from tests.register import ACTOR
 def test_plans_of_one_minute_are_told_apart_by_what_the_list_shows(
     register: Registry, fuga: Fuga
 ) -> None:
-    asked = [
+    requested = [
         str(register.plans.create(kind, {}, approve=False, actor=ACTOR).id)
         for kind in (PlanKind.BALANCE, PlanKind.PACK)
     ]
 
     shown = [line.split()[0] for line in fuga("plan", "list").splitlines()[2:]]
 
-    for short, whole, kind in zip(shown, asked, ("balance", "pack"), strict=True):
+    for short, whole, kind in zip(shown, requested, ("balance", "pack"), strict=True):
         assert fuga("plan", "show", short).startswith(f"plan {whole}: {kind}, pending")
-    assert "several plans" in fuga("plan", "show", asked[0][:6], status=2)
+    assert "several plans" in fuga("plan", "show", requested[0][:6], status=2)
     assert "no plan with an id like 'web'" in fuga("plan", "cancel", "web", status=2)
 
 

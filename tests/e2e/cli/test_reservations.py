@@ -16,11 +16,11 @@ def test_room_is_reserved_listed_drawn_on_and_given_back(register: Registry, fug
     add_host(register, vcpus=4, memory_mib=8192)
     add_vm_type(register, vcpus=1, memory_mib=1024)
     add_tenant(register, "a")
-    asked = fuga(
+    requested = fuga(
         *("reserve", "small", "-n", "3", "--for", "2h", "--name", "launch"),
         *("--tenant", "a", "--no-wait"),
     )
-    assert "reservation launch" in asked
+    assert "reservation launch" in requested
     [each] = register.reservations.list_pending()
     decide(register, each)
     register.reservations.begin_and_end_due()
@@ -33,8 +33,8 @@ def test_room_is_reserved_listed_drawn_on_and_given_back(register: Registry, fug
     run(register, 60, decider=DecidesHere())
     shown = json.loads(fuga("reservation", "show", "launch", "-o", "json"))
     assert (shown["used"], shown["left"], shown["held"]) == (2, 1, 1)
-    told = fuga("reservation", "show", "launch").splitlines()[:3]
-    assert [line.split()[0] for line in told] == ["reservation", "from", "there"]
+    output = fuga("reservation", "show", "launch").splitlines()[:3]
+    assert [line.split()[0] for line in output] == ["reservation", "from", "there"]
     assert "cancelled reservation launch" in fuga("reservation", "cancel", "launch")
     assert "no reservations" in fuga("reservations")
 
@@ -66,8 +66,8 @@ def test_a_reservation_is_found_by_name_and_by_parts_of_its_id_and_nothing_else_
     for typed in ("launch", str(each.id), each.id.hex[-8:], str(each.id)[:13]):
         assert "reservation launch" in fuga("reservation", "show", typed)
     for typed in ("Launch", "lau nch", "\x1b[31mred", "-", "x" * 500, "ffff", "", "%", "é"):
-        told = fuga("reservation", "show", "--", typed, status=2)
-        assert "no reservation with name or id" in told
+        output = fuga("reservation", "show", "--", typed, status=2)
+        assert "no reservation with name or id" in output
 
 
 def test_whoever_asks_for_a_reservation_learns_that_nothing_is_decided(
@@ -75,10 +75,20 @@ def test_whoever_asks_for_a_reservation_learns_that_nothing_is_decided(
 ) -> None:
     add_vm_type(register)
     add_tenant(register, "a")
-    asked = ("reserve", "small", "--for", "2h", "--name", "launch", "--tenant", "a", "--no-wait")
+    requested = (
+        "reserve",
+        "small",
+        "--for",
+        "2h",
+        "--name",
+        "launch",
+        "--tenant",
+        "a",
+        "--no-wait",
+    )
     show = ("reservation", "show", "launch")
 
-    assert "nothing is decided: no control centre leads yet" in fuga(*asked)
+    assert "nothing is decided: no control centre leads yet" in fuga(*requested)
     take_lease(register)
     assert "decided" not in fuga(*show)
     fuga("pause", "new storage comes")

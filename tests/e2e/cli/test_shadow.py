@@ -25,8 +25,8 @@ def test_rounds_are_shown_under_both_policies(
     share = {"tenant": "a", "before": 0.0, "first": 0.25, "second": 0.25}
     shadow = {"policy": "first_fit", "parameters": {}, "decided": decided, "first": decided}
     for number in (1, 2):
-        told = NewShadowRound(round=number, seconds=0.5, agreed=1, shares=(share,), **shadow)
-        register.shadows.add(told, take_lease(register))
+        reported = NewShadowRound(round=number, seconds=0.5, agreed=1, shares=(share,), **shadow)
+        register.shadows.add(reported, take_lease(register))
 
     # Slots of tests begin at 00:01 and 00:02 of a day.
     second = json.loads(fuga("shadow", "--since", "2026-01-01T00:02Z", "-o", "json"))

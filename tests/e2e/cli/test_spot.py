@@ -17,8 +17,8 @@ def test_spot_vms_are_asked_for_and_tell_when_they_end_and_for_whom(
     add_vm_type(register, vcpus=1, memory_mib=1024)
     for tenant in ("a", "b"):
         add_tenant(register, tenant)
-    asked = fuga("request", "small", "-n", "2", "--name", "sweep", "--tenant", "b", "--spot")
-    assert "request sweep" in asked
+    requested = fuga("request", "small", "-n", "2", "--name", "sweep", "--tenant", "b", "--spot")
+    assert "request sweep" in requested
     run(register, 0, decider=DecidesHere())
     for vm in register.vms.list(tenant="b").items:
         run_vm(register, vm.assignment_id)
@@ -29,8 +29,8 @@ def test_spot_vms_are_asked_for_and_tell_when_they_end_and_for_whom(
 
     assert table.count("running until") == 1
     assert "for a/web" in explained
-    told = json.loads(fuga("vms", "--tenant", "b", "-o", "json"))
-    assert sorted(str(vm["ending_for"]) for vm in told) == ["None", "a/web"]
-    assert {vm["spot"] for vm in told} == {True}
+    body = json.loads(fuga("vms", "--tenant", "b", "-o", "json"))
+    assert sorted(str(vm["ending_for"]) for vm in body) == ["None", "a/web"]
+    assert {vm["spot"] for vm in body} == {True}
     assert "spot_ending" in fuga("explain", "web")
     assert "a/web" in fuga("rounds", "show", "2")

@@ -32,8 +32,8 @@ def test_a_tree_is_made_looked_at_and_changed_after_a_dry_run(
         ["web", "tenant", "1.000", "33.3%", "33.3%"],
     ]
     assert "\n  physics" in fuga("tenant", "list")
-    told = fuga("tenant", "move", "web", "--to", "research", "--dry-run")
-    assert words(told) == [
+    output = fuga("tenant", "move", "web", "--to", "research", "--dry-run")
+    assert words(output) == [
         ["name", "kind", "group", "share", "now", "entitled", "to", "fair", "next", "round"],
         ["research", "group", "/", "66.7%", "66.7%", "→", "100.0%", "66.7%", "→", "100.0%"],
         ["physics", "tenant", "research", "66.7%", "66.7%", "→", "50.0%", "66.7%"],
@@ -57,14 +57,14 @@ def test_a_quota_is_set_and_shown(register: Registry, fuga: Fuga) -> None:
     add_request(register, 3)
     fuga("quota", "set", "research", "vms=20")
 
-    told = words(fuga("quota", "set", "a", "vcpus=40", "memory_mib=122880", "--over", "wait"))
+    shown = words(fuga("quota", "set", "a", "vcpus=40", "memory_mib=122880", "--over", "wait"))
 
-    assert told == [
+    assert shown == [
         ["whose", "resource", "requested/limit", "held/limit"],
         ["a", "memory_mib", "9216/122880", "0/122880"],
         ["a", "vcpus", "3/40", "0/40"],
         ["research", "vms", "3/20", "0/20"],
         ["requests", "above", "a", "quota", "wait"],
     ]
-    assert words(fuga("quota", "show", "a")) == told
+    assert words(fuga("quota", "show", "a")) == shown
     assert len(words(fuga("quota", "set", "a", "vcpus=none"))) == 4

@@ -104,8 +104,8 @@ def test_a_process_that_dies_is_started_again(fuga: RunningFuga, name: str) -> N
 
     assert f"{name} ended unexpectedly (SIGKILL)" in fuga.output()
     eventually(lambda: fuga.cli("requests", check=False).returncode == 0)
-    asked = fuga.cli("request", "tiny", "--tenant", "a", "--wait", "--timeout", "90")
-    request = re.findall(r"VMs of (\S+) run", asked.stdout)[0]
+    requested = fuga.cli("request", "tiny", "--tenant", "a", "--wait", "--timeout", "90")
+    request = re.findall(r"VMs of (\S+) run", requested.stdout)[0]
     fuga.cli("rm", request, "--wait")
 
 
@@ -124,8 +124,8 @@ def test_what_does_not_fit_ends_a_wait_with_3_and_the_reason(fuga: RunningFuga) 
 
 @pytest.mark.long
 def test_room_is_reserved_and_drawn_on(fuga: RunningFuga) -> None:
-    asked = ("reserve", "small", "-n", "2", "--for", "2h", "--name", "launch", "--tenant", "a")
-    assert "there will be room" in fuga.cli(*asked).stdout
+    requested = ("reserve", "small", "-n", "2", "--for", "2h", "--name", "launch", "--tenant", "a")
+    assert "there will be room" in fuga.cli(*requested).stdout
 
     def launch() -> dict[str, Any]:
         return json.loads(fuga.cli("-o", "json", "reservation", "show", "launch").stdout)
@@ -133,8 +133,8 @@ def test_room_is_reserved_and_drawn_on(fuga: RunningFuga) -> None:
     eventually(lambda: launch()["held"] == 2)
     drawing = ("request", "small", "--name", "drawn", "--tenant", "a", "--reservation", "launch")
     fuga.cli(*drawing, "--wait", "--timeout", "90")
-    told = launch()
-    assert (told["state"], told["used"], told["left"]) == ("in_force", 1, 1)
+    shown = launch()
+    assert (shown["state"], shown["used"], shown["left"]) == ("in_force", 1, 1)
     assert "the reservation that its request draws on" in fuga.cli("explain", "drawn-1").stdout
     assert (
         "1 VM is left of it" in fuga.cli(*drawing[:2], "-n", "2", *drawing[4:], check=False).stderr
@@ -147,13 +147,13 @@ def test_room_is_reserved_and_drawn_on(fuga: RunningFuga) -> None:
 
 
 def test_doctor_finds_all_well_and_shows_what_is_in_force(fuga: RunningFuga) -> None:
-    told = json.loads(fuga.cli("-o", "json", "doctor").stdout)
+    body = json.loads(fuga.cli("-o", "json", "doctor").stdout)
 
-    settings = {each["setting"]: each for each in told["settings"]}
+    settings = {each["setting"]: each for each in body["settings"]}
     assert settings["slot_length_s"]["value"] == "5"
     assert settings["slot_length_s"]["from"] == "fuga up"
-    assert {each["well"] for each in told["findings"]} == {True}
-    assert fuga.credentials()["operator"] not in json.dumps(told)
+    assert {each["well"] for each in body["findings"]} == {True}
+    assert fuga.credentials()["operator"] not in json.dumps(body)
 
 
 @pytest.mark.long

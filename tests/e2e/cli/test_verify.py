@@ -25,10 +25,10 @@ def test_a_tenant_checks_its_rows_with_and_without_the_api(
     file = tmp_path / "a.json"
     verify = ("verify", "--tenant", "a")
 
-    told = fuga(*verify, "--save", str(file))
+    output = fuga(*verify, "--save", str(file))
     found = json.loads(fuga(*verify, "-o", "json"))
 
-    assert told.splitlines() == [
+    assert output.splitlines() == [
         "2 rounds, 1 to 2, are one chain",
         "2 of them have a row of a, each as it was committed",
         "2 shares follow from what a held and from the pool",

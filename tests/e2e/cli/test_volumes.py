@@ -48,9 +48,9 @@ def test_events_show_volumes_by_their_names(register: Registry, fuga: Fuga) -> N
     fuga("volume", "create", "data", "--size", "1", "--tenant", "a")
     fuga("volume", "remove", "data")
 
-    told = fuga("events", "--subject", "data")
-    assert told.count("volume data") == 2
-    assert "unplaced → removed" in told
+    output = fuga("events", "--subject", "data")
+    assert output.count("volume data") == 2
+    assert "unplaced → removed" in output
 
 
 def test_a_volume_that_is_too_large_is_refused_by_its_option(
@@ -58,6 +58,6 @@ def test_a_volume_that_is_too_large_is_refused_by_its_option(
 ) -> None:
     add_tenant(register, "a")
 
-    told = fuga("volume", "create", "data", "--size", "9999999TiB", "--tenant", "a", status=2)
+    output = fuga("volume", "create", "data", "--size", "9999999TiB", "--tenant", "a", status=2)
 
-    assert "--size" in told
+    assert "--size" in output

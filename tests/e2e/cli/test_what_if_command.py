@@ -35,12 +35,12 @@ def test_a_what_if_is_asked_for_followed_and_read(
         "--timeout",
         "900",
     ]
-    told = fuga("what-if", "run", *words)
+    output = fuga("what-if", "run", *words)
 
-    assert "+20 hosts like h1; a=3, finished" in told
-    assert "100 of 100 % over  finished" in told
-    assert max(len(line) for line in told.splitlines() if "of the last" not in line) <= 80
-    rows = {line.split("  ")[0].strip(): line.split() for line in told.splitlines()}
+    assert "+20 hosts like h1; a=3, finished" in output
+    assert "100 of 100 % over  finished" in output
+    assert max(len(line) for line in output.splitlines() if "of the last" not in line) <= 80
+    rows = {line.split("  ")[0].strip(): line.split() for line in output.splitlines()}
     assert rows["hosts"] == ["hosts", "2", "22"]
     assert int(rows["VMs placed"][-1]) > int(rows["VMs placed"][-2])
     listed = fuga("what-if", "list")
@@ -48,6 +48,6 @@ def test_a_what_if_is_asked_for_followed_and_read(
     assert found["id"][-8:] in listed
     shown = json.loads(fuga("what-if", "show", found["id"][-8:], "-o", "json"))
     assert shown["report"]["what_if"]["hosts"] == 22
-    told = fuga("what-if", "cancel", found["id"], status=2)
-    assert "cancelled is not possible in state finished" in told
+    output = fuga("what-if", "cancel", found["id"], status=2)
+    assert "cancelled is not possible in state finished" in output
     assert "--add-hosts" in fuga("what-if", "run", "--like", "h1", status=2)

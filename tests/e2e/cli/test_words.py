@@ -93,10 +93,10 @@ def test_every_slip_is_answered_with_the_option_and_what_to_type(
     amiss = []
     for typed, said in SAID:
         try:
-            told = " ".join(fuga(*typed.split(), status=2).split())
+            shown = " ".join(fuga(*typed.split(), status=2).split())
         except AssertionError as error:
-            told = str(error)
-        if said not in told or re.search(r"#/|None|\\d|\^", told):
-            amiss.append(f"fuga {typed}\n  {told}\n  not: {said}")
+            shown = str(error)
+        if said not in shown or re.search(r"#/|None|\\d|\^", shown):
+            amiss.append(f"fuga {typed}\n  {shown}\n  not: {said}")
 
     assert not amiss, "\n".join(amiss)

@@ -91,11 +91,11 @@ def test_every_route_that_may_change_something_is_audited_whoever_calls(api: Api
             expected[f"{answer.status_code} {method} {route}"] += 1
 
     api.app.state.refusals.flush()
-    told: Counter[str] = Counter()
+    shown: Counter[str] = Counter()
     for entry in entries(api):
         kind = f"{entry['status']} {entry['method']} {entry['route']}"
-        told.update(entry["refusals"] or {kind: 1})
-    assert told == expected
+        shown.update(entry["refusals"] or {kind: 1})
+    assert shown == expected
 
 
 def test_a_row_is_committed_with_the_change_and_tells_when_its_process_died(register: Registry):

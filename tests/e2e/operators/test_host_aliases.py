@@ -28,10 +28,10 @@ def test_the_command_tells_it(fuga: Fuga, register):
     add_tenant(register, "a")
     add_host(register, "kvm-07")
 
-    told = fuga("-o", "name", "host", "alias", "kvm-07", "--tenant", "a") + fuga(
+    output = fuga("-o", "name", "host", "alias", "kvm-07", "--tenant", "a") + fuga(
         "host", "alias", "kvm-07", "--tenant", "a"
     )
-    alias = next(word for word in told.split() if word.startswith("host-"))
+    alias = next(word for word in output.split() if word.startswith("host-"))
 
     assert "kvm-07" in fuga("host", "alias", alias, "--tenant", "a")
     assert "has no host named" in fuga("host", "alias", "nothing", "--tenant", "a")

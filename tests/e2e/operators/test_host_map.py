@@ -24,26 +24,26 @@ def test_the_map_has_every_host_with_what_it_holds_and_for_whom(api: Api) -> Non
     place(registry, add_request(registry, 2), first, 2, lease=lease)
     place(registry, add_request(registry, 3, tenant="b"), first, 3, lease=lease)
 
-    told = api.operator.get("/v1/host-map").json()
+    body = api.operator.get("/v1/host-map").json()
 
-    assert told["names"] == ["h1", "h2", "h3"]
-    assert told["admin"] == ["active", "draining", "active"]
-    assert told["health"] == ["up", "up", "enrolling"]
-    assert told["closed"] == [None, None, None]
-    assert [[told["labels"][at] for at in each] for each in told["labels_of"]] == [
+    assert body["names"] == ["h1", "h2", "h3"]
+    assert body["admin"] == ["active", "draining", "active"]
+    assert body["health"] == ["up", "up", "enrolling"]
+    assert body["closed"] == [None, None, None]
+    assert [[body["labels"][at] for at in each] for each in body["labels_of"]] == [
         ["ssd", "zone=east"],
         ["zone=east"],
         [],
     ]
-    assert [[(told["tenants"][at], vms) for at, vms in each] for each in told["held_by"]] == [
+    assert [[(body["tenants"][at], vms) for at, vms in each] for each in body["held_by"]] == [
         [("b", 3), ("a", 2)],
         [],
         [],
     ]
-    assert {each["resource"]: each["committed"] for each in told["resources"]} == {
+    assert {each["resource"]: each["committed"] for each in body["resources"]} == {
         name: [5 * amount, 0, 0] for name, amount in small.items()
     }
-    assert told["resources"][0]["capacity"] == [16, 16, 0]
+    assert body["resources"][0]["capacity"] == [16, 16, 0]
 
 
 def test_the_map_says_why_a_host_that_is_up_gets_no_vms(api: Api, raw: RawSql) -> None:
@@ -55,9 +55,9 @@ def test_the_map_says_why_a_host_that_is_up_gets_no_vms(api: Api, raw: RawSql) -
     raw.run("UPDATE hosts SET pool_silent_since = ? WHERE name = 'h3'", before)
     raw.run("UPDATE hosts SET returning_since = ? WHERE name = 'h4'", before)
 
-    told = api.operator.get("/v1/host-map").json()
+    body = api.operator.get("/v1/host-map").json()
 
-    assert told["closed"] == ["held_back", None, "pool_silent", "returning"]
+    assert body["closed"] == ["held_back", None, "pool_silent", "returning"]
 
 
 def test_the_map_is_for_operators(api: Api) -> None:

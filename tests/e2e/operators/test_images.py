@@ -80,16 +80,16 @@ def test_an_image_is_added_by_its_content_and_everybody_sees_it(images: Api, fol
     made = upload(images.operator, seed_kind="nocloud", min_memory_mib=512, source="débian 版.raw")
 
     assert made.status_code == 201, made.text
-    told = made.json()
-    assert told["sha256"] == hashlib.sha256(RAW).hexdigest()
-    assert (told["name"], told["revision"], told["state"]) == ("debian", 1, "ready")
-    assert (told["size_bytes"], told["virtual_size_bytes"]) == (1024, 1024)
-    assert (told["seed_kind"], told["min_memory_mib"]) == ("nocloud", 512)
-    assert stored(folder) == [f"{told['id']}.raw"]
-    assert images.operator.get("/v1/images/debian:1").json() == told
+    body = made.json()
+    assert body["sha256"] == hashlib.sha256(RAW).hexdigest()
+    assert (body["name"], body["revision"], body["state"]) == ("debian", 1, "ready")
+    assert (body["size_bytes"], body["virtual_size_bytes"]) == (1024, 1024)
+    assert (body["seed_kind"], body["min_memory_mib"]) == ("nocloud", 512)
+    assert stored(folder) == [f"{body['id']}.raw"]
+    assert images.operator.get("/v1/images/debian:1").json() == body
     assert images.operator.get("/v1/images/debian/copies").json() == {"items": []}
     seen = images.tenant_a.get("/v1/images/debian").json()
-    assert seen == told | {"source": None}
+    assert seen == body | {"source": None}
     assert images.tenant_a.get("/v1/images").json()["items"] == [seen]
 
 
@@ -250,8 +250,8 @@ def test_an_api_without_a_store_says_so(api: Api):
 def test_a_request_names_an_image_and_is_told_which_it_got(images: Api):
     upload(images.operator)
 
-    asked = {"vm_type": "small", "count": 2, "image": "debian"}
-    made = images.tenant_a.post("/v1/requests", json=asked)
+    body = {"vm_type": "small", "count": 2, "image": "debian"}
+    made = images.tenant_a.post("/v1/requests", json=body)
 
     assert made.status_code == 201, made.text
     assert made.json()["image"] == "debian:1"
@@ -263,8 +263,8 @@ def test_an_image_that_does_not_fit_the_type_is_refused_with_both_numbers(images
     add_vm_type(images.registry, "diskless", disk_gib=0)
 
     for vm_type, numbers in (("small", ("4096", "3072")), ("diskless", ("0.01 GiB", "0 GiB"))):
-        asked = {"vm_type": vm_type, "count": 1, "image": "debian"}
-        problem = the_problem(images.tenant_a.post("/v1/requests", json=asked), 422, "invalid")
+        body = {"vm_type": vm_type, "count": 1, "image": "debian"}
+        problem = the_problem(images.tenant_a.post("/v1/requests", json=body), 422, "invalid")
         assert places(problem) == ["#/image"]
         for number in numbers:
             assert number in problem["detail"]
@@ -274,19 +274,19 @@ def test_an_image_that_does_not_fit_the_type_is_refused_with_both_numbers(images
 def test_an_image_that_is_not_on_offer_is_pointed_at(images: Api, image: str):
     upload(images.operator)
 
-    asked = {"vm_type": "small", "count": 1, "image": image}
-    problem = the_problem(images.tenant_a.post("/v1/requests", json=asked), 422, "invalid")
+    body = {"vm_type": "small", "count": 1, "image": image}
+    problem = the_problem(images.tenant_a.post("/v1/requests", json=body), 422, "invalid")
 
     assert places(problem) == ["#/image"]
 
 
 def test_a_request_that_names_none_gets_the_default(api: Api, folder: Path):
-    told = _with_store(api, folder, "debian")
-    upload(told.operator)
-    upload(told.operator, name="other")
+    shown = _with_store(api, folder, "debian")
+    upload(shown.operator)
+    upload(shown.operator, name="other")
 
     def image_of(**fields: str) -> str:
-        made = told.tenant_a.post("/v1/requests", json={"vm_type": "small", "count": 1, **fields})
+        made = shown.tenant_a.post("/v1/requests", json={"vm_type": "small", "count": 1, **fields})
         return str(made.json()["image"])
 
     assert image_of() == "debian:1"
@@ -295,8 +295,8 @@ def test_a_request_that_names_none_gets_the_default(api: Api, folder: Path):
 
 def test_an_image_is_removed_once_nothing_needs_it(images: Api, folder: Path):
     upload(images.operator)
-    asked = {"vm_type": "small", "count": 1, "image": "debian"}
-    request = images.tenant_a.post("/v1/requests", json=asked).json()["id"]
+    body = {"vm_type": "small", "count": 1, "image": "debian"}
+    request = images.tenant_a.post("/v1/requests", json=body).json()["id"]
     the_problem(images.operator.delete("/v1/images/debian"), 409, "conflict")
     assert len(stored(folder)) == 1
 
@@ -327,8 +327,8 @@ def test_an_operator_has_an_image_fetched_from_where_that_is_allowed(images: Api
 
     assert made.status_code == 202, made.text
     assert (made.json()["state"], made.json()["source"]) == ("importing", FETCH["url"])
-    asked = {"vm_type": "small", "count": 1, "image": "debian"}
-    problem = the_problem(api.tenant_a.post("/v1/requests", json=asked), 422, "invalid")
+    body = {"vm_type": "small", "count": 1, "image": "debian"}
+    problem = the_problem(api.tenant_a.post("/v1/requests", json=body), 422, "invalid")
     assert "importing" in problem["detail"]
     the_problem(api.tenant_a.post("/v1/images", json=FETCH), 403, "forbidden")
     elsewhere = FETCH | {"url": "https://evil.example.org/images/debian.qcow2"}
@@ -360,9 +360,9 @@ def test_an_image_that_hosts_do_not_survive_is_held_until_an_operator_releases_i
     upload(images.operator)
     hold(images)
 
-    told = images.operator.get("/v1/images/debian").json()
-    assert told["held_at"] is not None
-    assert "poor-1, poor-2" in told["held_reason"]
+    body = images.operator.get("/v1/images/debian").json()
+    assert body["held_at"] is not None
+    assert "poor-1, poor-2" in body["held_reason"]
     # Names of hosts are not for tenants.
     seen = images.tenant_a.get("/v1/images/debian").json()
     assert seen["held_reason"] == "hosts stopped answering while they received it"
@@ -409,13 +409,13 @@ def test_an_api_without_qemu_leaves_the_check_to_a_worker(
         without.setenv("PATH", "/nowhere")
         made = upload(images.operator, content, format="qcow2").json()
         assert made["state"] == "importing"
-        asked = {"vm_type": "small", "count": 1, "image": "debian"}
-        the_problem(images.tenant_a.post("/v1/requests", json=asked), 422, "invalid")
+        wanted = {"vm_type": "small", "count": 1, "image": "debian"}
+        the_problem(images.tenant_a.post("/v1/requests", json=wanted), 422, "invalid")
 
         assert check(images, folder, made["id"]) is TaskOutcome.FAILED
 
-    told = images.operator.get("/v1/images/debian").json()
-    assert "install qemu-utils" in told["last_error"]
+    body = images.operator.get("/v1/images/debian").json()
+    assert "install qemu-utils" in body["last_error"]
     assert stored(folder) == []
 
     again = upload(images.operator, content, format="qcow2").json()
@@ -463,9 +463,9 @@ def test_where_there_are_keys_images_are_signed_or_refused(api: Api, folder: Pat
     assert "not of this content" in wrong.text
     assert stored(folder) == []
 
-    told = upload(images.operator, signature=good).json()
-    assert told["signed_by"] == "minisign key 0706050403020100 (release.pub)"
-    assert images.tenant_a.get("/v1/images/debian").json()["signed_by"] == told["signed_by"]
+    body = upload(images.operator, signature=good).json()
+    assert body["signed_by"] == "minisign key 0706050403020100 (release.pub)"
+    assert images.tenant_a.get("/v1/images/debian").json()["signed_by"] == body["signed_by"]
 
 
 def test_a_signature_with_a_comment_in_any_language_is_accepted(api: Api, folder: Path):
@@ -473,10 +473,10 @@ def test_a_signature_with_a_comment_in_any_language_is_accepted(api: Api, folder
     comment = "timestamp:1\tfür Müller — 版".encode()
     good = minisig(hashlib.blake2b(RAW).digest(), comment=comment).decode()
 
-    told = upload(images.operator, signature=good)
+    shown = upload(images.operator, signature=good)
 
-    assert told.status_code == 201, told.text
-    assert told.json()["signed_by"] == "minisign key 0706050403020100 (release.pub)"
+    assert shown.status_code == 201, shown.text
+    assert shown.json()["signed_by"] == "minisign key 0706050403020100 (release.pub)"
     for control in ("\0", "\x1b[2J", "\x85"):
         refused = upload(images.operator, signature=good.replace("M", control))
         the_problem(refused, 422, "invalid")
@@ -493,7 +493,7 @@ def test_an_image_that_was_here_unsigned_is_signed_when_it_is_added_again(api: A
     signing = _with_store(api, folder, store=ImageStore(folder, max_bytes=4096, keys=KEYS))
 
     good = minisig(hashlib.blake2b(RAW).digest()).decode()
-    told = upload(signing.operator, signature=good).json()
+    body = upload(signing.operator, signature=good).json()
 
-    assert told["revision"] == 1
-    assert told["signed_by"] == "minisign key 0706050403020100 (release.pub)"
+    assert body["revision"] == 1
+    assert body["signed_by"] == "minisign key 0706050403020100 (release.pub)"

@@ -170,8 +170,8 @@ def test_the_audit_tells_who_logged_in_and_nobody_is_told_the_code(api: Api) -> 
 
     rows = api.operator.get("/v1/audit").json()["items"]
 
-    told = [(each["path"], each["token"], each["tenant"], each["status"]) for each in rows]
-    assert told == [
+    shown = [(each["path"], each["token"], each["tenant"], each["status"]) for each in rows]
+    assert shown == [
         ("/v1/login", None, None, 401),
         ("/v1/login", made["name"], "a", 201),
         ("/v1/login/links", "a-token", "a", 201),

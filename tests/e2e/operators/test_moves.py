@@ -114,8 +114,8 @@ def test_a_move_that_waits_is_cancelled_and_one_under_way_is_told_to_end(api: Ap
 
     going = the_move(ask(api, vm))
     step = begin(api.registry, going["id"])
-    told = api.operator.post(f"/v1/moves/{going['id']}/cancel").json()
-    assert (told["state"], told["cancelled_by"]) == ("moving", "operator:ops-token")
+    body = api.operator.post(f"/v1/moves/{going['id']}/cancel").json()
+    assert (body["state"], body["cancelled_by"]) == ("moving", "operator:ops-token")
     api.registry.move_steps.record_failure(step.claim, "aborted")
 
     ended = api.operator.get(f"/v1/moves/{going['id']}").json()
@@ -249,27 +249,27 @@ def test_a_host_that_refuses_after_all_is_followed_by_the_next_best(
 ):
     hosts(api, *(f"h{number}" for number in range(1, 8)))
     vm = vm_on(api, "h1")
-    asked: list[str] = []
+    requested: list[str] = []
     really = Moves.create
     willing = ["h4"]
 
     def full_by_now(self: Moves, vm_id: Any, host: str, **how: Any) -> Any:
-        asked.append(host)
+        requested.append(host)
         if host not in willing:
             raise MoveRefusedError("web-1", "no_room", f"host {host} is full by now")
         return really(self, vm_id, host, **how)
 
     monkeypatch.setattr(Moves, "create", full_by_now)
     assert the_move(ask(api, vm))["to_host"] == "h4"
-    assert asked == ["h2", "h3", "h4"]
+    assert requested == ["h2", "h3", "h4"]
 
     [move] = api.operator.get("/v1/moves").json()["items"]
     api.operator.post(f"/v1/moves/{move['id']}/cancel")
     willing.clear()
-    asked.clear()
+    requested.clear()
     problem = the_problem(ask(api, vm), 409, "move_refused")
-    assert len(asked) == len(set(asked)) == MAX_HOSTS_TRIED
-    assert problem["detail"].endswith(f"host {asked[-1]} is full by now")
+    assert len(requested) == len(set(requested)) == MAX_HOSTS_TRIED
+    assert problem["detail"].endswith(f"host {requested[-1]} is full by now")
 
 
 # ---- what tenants see -----------------------------------------------------------------
@@ -316,12 +316,12 @@ def test_an_explanation_tells_the_last_move(api: Api, decider: PolicyProcess):
     assert "it is moving from h1 to h2 (a new fan)" in explained()["message"]
     arrive(api.registry, begin(api.registry, move["id"]))
 
-    told = explained()
-    assert told["moved_here"]["id"] == move["id"]
-    assert told["host"] == "h2"
-    assert told["message"].startswith("round 1 placed it on another host; ")
-    assert "it moved from h1 to h2 (a new fan) at " in told["message"]
-    assert told["message"].endswith("while its guest ran; its guest stood still for 0.15 s")
+    explanation = explained()
+    assert explanation["moved_here"]["id"] == move["id"]
+    assert explanation["host"] == "h2"
+    assert explanation["message"].startswith("round 1 placed it on another host; ")
+    assert "it moved from h1 to h2 (a new fan) at " in explanation["message"]
+    assert explanation["message"].endswith("while its guest ran; its guest stood still for 0.15 s")
     seen = explained(api.tenant_a)
     assert seen["last_move"]["from_host"] == api.alias("h1")
     assert " h1 " not in seen["message"]

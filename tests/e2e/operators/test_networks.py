@@ -41,9 +41,9 @@ def test_an_operator_adds_a_network_and_a_tenant_sees_what_concerns_it(api: Api)
     assert network["subnet"] == LAN["subnet"]
     assert (network["addresses"], network["addresses_used"]) == (155, 0)
     assert api.operator.get("/v1/networks").json() == {"items": [network], "next": None}
-    told = {**network, "default": None, "hosts": {}}
-    assert api.tenant_a.get("/v1/networks/lan").json() == told
-    assert api.tenant_a.get("/v1/networks").json()["items"] == [told]
+    shown = {**network, "default": None, "hosts": {}}
+    assert api.tenant_a.get("/v1/networks/lan").json() == shown
+    assert api.tenant_a.get("/v1/networks").json()["items"] == [shown]
 
 
 def test_only_operators_change_networks(api: Api):
@@ -138,15 +138,15 @@ def test_a_network_of_another_tenant_does_not_exist(api: Api):
     of_none = {**body, "network": "wan"}
 
     there, hidden = api.tenant_a.get("/v1/networks/lan"), api.tenant_b.get("/v1/networks/lan")
-    asked = api.tenant_b.post("/v1/requests", json=body)
+    requested = api.tenant_b.post("/v1/requests", json=body)
     asked_of_none = api.tenant_b.post("/v1/requests", json=of_none)
 
     assert (there.json()["tenant"], there.json()["isolated"]) == ("a", False)
     the_problem(hidden, 404, "not_found")
     assert "etag" not in hidden.headers
     assert api.tenant_b.get("/v1/networks").json()["items"] == []
-    told = [the_problem(each, 422, "invalid") for each in (asked, asked_of_none)]
-    assert str(told[0]).replace("lan", "wan") == str(told[1])
+    shown = [the_problem(each, 422, "invalid") for each in (requested, asked_of_none)]
+    assert str(shown[0]).replace("lan", "wan") == str(shown[1])
     assert api.tenant_a.post("/v1/requests", json=body).status_code == 201
     for_b = api.operator.post("/v1/requests", json={**body, "tenant": "b"})
     the_problem(for_b, 422, "invalid")

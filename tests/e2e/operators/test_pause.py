@@ -25,18 +25,18 @@ def test_from_pause_to_resume(api: Api, decider: PolicyProcess) -> None:
     add_host(api.registry, "h1")
     never = {"state": "running", "reason": None, "changed_by": None, "changed_at": None}
     assert api.operator.get("/v1/slot-loop").json() == never
-    asked = api.tenant_a.post("/v1/requests", json={"vm_type": "small", "count": 1}).json()
+    created = api.tenant_a.post("/v1/requests", json={"vm_type": "small", "count": 1}).json()
 
     paused = api.operator.post(PAUSE, json={"reason": "new storage"})
 
     assert paused.status_code == 200
     assert (paused.json()["state"], paused.json()["reason"]) == ("paused", "new storage")
     assert paused.json()["changed_by"] == "operator:ops-token"
-    told = api.tenant_a.get("/v1/slot-loop").json()
-    assert (told["state"], told["reason"], told["changed_by"]) == ("paused", "new storage", None)
+    body = api.tenant_a.get("/v1/slot-loop").json()
+    assert (body["state"], body["reason"], body["changed_by"]) == ("paused", "new storage", None)
     with pytest.raises(SlotLoopPausedError, match="new storage"):
         run_slot(api.registry, decider)
-    why = api.tenant_a.get(f"/v1/requests/{asked['id']}/explanation").json()["waiting"]
+    why = api.tenant_a.get(f"/v1/requests/{created['id']}/explanation").json()["waiting"]
     assert why["paused"] == {"since": paused.json()["changed_at"], "reason": "new storage"}
     assert "an operator paused the slot loop: new storage" in why["message"]
 

@@ -25,10 +25,10 @@ def ask(api: Api, **body: Any) -> Any:
 def test_a_plan_is_asked_for_listed_and_cancelled(api: Api):
     add_host(api.registry, "h1")
 
-    asked = ask(api, kind="evacuate", hosts=["h1", "h1"])
+    requested = ask(api, kind="evacuate", hosts=["h1", "h1"])
 
-    assert asked.status_code == 202, asked.text
-    plan = asked.json()
+    assert requested.status_code == 202, requested.text
+    plan = requested.json()
     assert (plan["kind"], plan["state"], plan["moves"]) == ("evacuate", "pending", 0)
     assert plan["arguments"] == {"hosts": ["h1"]}
     assert [each["id"] for each in api.operator.get("/v1/plans").json()["items"]] == [plan["id"]]
@@ -150,9 +150,9 @@ def test_a_plan_without_a_useful_move_is_over_as_soon_as_it_is_decided(api: Api)
 def test_room_is_asked_for_a_request_that_waits(api: Api):
     request = str(add_request(api.registry).id)
 
-    asked = ask(api, kind="room", request=request)
+    requested = ask(api, kind="room", request=request)
 
-    assert (asked.status_code, asked.json()["arguments"]) == (202, {"request": request})
+    assert (requested.status_code, requested.json()["arguments"]) == (202, {"request": request})
 
 
 def test_what_no_plan_can_be_is_refused_with_its_place(api: Api):

@@ -85,13 +85,13 @@ def test_a_new_tenant_begins_with_the_sites_default_until_its_quota_is_set(api: 
 
     assert limits() == [("vcpus", 8, True), ("vms", 2, True)]
     assert limits("some") == limits("a") == []  # a group, and who was there before
-    asked = {"vm_type": "small", "count": 3, "tenant": "new"}
-    the_problem(operator.post("/v1/requests", json=asked), 403, "quota_exceeded")
+    body = {"vm_type": "small", "count": 3, "tenant": "new"}
+    the_problem(operator.post("/v1/requests", json=body), 403, "quota_exceeded")
     operator.patch("/v1/tenants/new/quota", json={"limits": {"vms": 2}})
     assert limits() == [("vcpus", 8, True), ("vms", 2, False)]  # somebody's word from now on
     operator.patch("/v1/tenants/new/quota", json={"limits": {"vms": None, "vcpus": None}})
     assert limits() == []
-    assert operator.post("/v1/requests", json=asked).status_code == 201
+    assert operator.post("/v1/requests", json=body).status_code == 201
     history = operator.get("/v1/events", params={"subject": "new", "kind": "quota_set"}).json()
     assert history["items"][0]["data"] == {
         "before": {"vcpus": None, "vms": None},

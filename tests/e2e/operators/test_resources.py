@@ -25,13 +25,13 @@ def test_vms_that_want_a_resource_go_to_hosts_that_offer_it(
     made = api.operator.post("/v1/resources", json=GPU)
     offered = api.operator.patch("/v1/hosts/h2", json={"overrides": {"gpu": 2}})
     typed = api.operator.post("/v1/vm-types", json={"name": "gpu", "resources": WITH_GPU})
-    asked = api.tenant_a.post("/v1/requests", json={"vm_type": "gpu", "count": 3})
+    requested = api.tenant_a.post("/v1/requests", json={"vm_type": "gpu", "count": 3})
     run_slot(api.registry, decider)
 
-    assert [each.status_code for each in (made, offered, typed, asked)] == [201, 200, 201, 201]
+    assert [each.status_code for each in (made, offered, typed, requested)] == [201, 200, 201, 201]
     placed = api.operator.get("/v1/vms").json()["items"]
     assert [each["host"] for each in placed if each["host"]] == ["h2", "h2"]
-    left = api.tenant_a.get(f"/v1/requests/{asked.json()['id']}/explanation").json()
+    left = api.tenant_a.get(f"/v1/requests/{requested.json()['id']}/explanation").json()
     assert "gpu" in str(left)
 
 

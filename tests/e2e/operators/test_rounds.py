@@ -84,9 +84,9 @@ def test_a_tenant_sees_its_own_share_and_not_the_outcome(api: Api, decider: Poli
     assert [share["tenant"] for share in summary["shares"]] == ["a"]
     assert [share["tenant"] for share in detail["shares"]] == ["a"]
     assert detail["outcome"] is None
-    for told in (summary, detail):  # all of that is of everybody's VMs
-        assert (told["placed"], told["left_out"], told["dropped"], told["work"]) == (None,) * 4
-        assert (told["timings"], told["group_shares"], told["prices"]) == ({}, [], None)
+    for shown in (summary, detail):  # all of that is of everybody's VMs
+        assert (shown["placed"], shown["left_out"], shown["dropped"], shown["work"]) == (None,) * 4
+        assert (shown["timings"], shown["group_shares"], shown["prices"]) == ({}, [], None)
 
 
 def test_a_round_is_told_with_what_one_more_unit_would_have_brought(
@@ -150,12 +150,12 @@ def test_what_a_second_policy_would_have_done_is_for_operators(api: Api, decider
     api.registry.shadows.add(shadow, take_lease(api.registry))
 
     assert before["shadow"] is None
-    told = api.operator.get("/v1/rounds/1").json()["shadow"]
-    assert (told["policy"], told["first_policy"], told["agreed"]) == ("first_fit", "fuga", 1)
+    shown = api.operator.get("/v1/rounds/1").json()["shadow"]
+    assert (shown["policy"], shown["first_policy"], shown["agreed"]) == ("first_fit", "fuga", 1)
     assert api.tenant_a.get("/v1/rounds/1").json()["shadow"] is None
-    path, start = "/v1/shadow-rounds", told["slot_start_at"]
+    path, start = "/v1/shadow-rounds", shown["slot_start_at"]
     the_problem(api.tenant_a.get(path), 403, "forbidden")
-    assert api.operator.get(path, params={"since": start}).json()["items"] == [told]
+    assert api.operator.get(path, params={"since": start}).json()["items"] == [shown]
     assert api.operator.get(path, params={"until": start}).json()["items"] == []
     wrong = api.operator.get(path, params={"since": "2026-02-30T00:00:00Z"})
     assert places(the_problem(wrong, 422, "invalid")) == ["since"]
@@ -183,28 +183,28 @@ def test_a_round_is_shown_move_by_move_to_an_operator(api: Api, decider: PolicyP
     run_slot(api.registry, decider)
     stored = api.operator.get("/v1/rounds/1").json()
 
-    told = api.operator.get("/v1/rounds/1/game").json()
+    body = api.operator.get("/v1/rounds/1/game").json()
 
-    assert (told["round"], told["policy"], told["identical"]) == (1, "fuga", True)
-    assert (told["steps_left_out"], told["hosts_left_out"]) == (0, 0)
-    assert sorted(host["name"] for host in told["hosts"]) == ["full", "h1", "h2"]
-    begins, *_ = games = [step for step in told["steps"] if step["kind"] == "game"]
+    assert (body["round"], body["policy"], body["identical"]) == (1, "fuga", True)
+    assert (body["steps_left_out"], body["hosts_left_out"]) == (0, 0)
+    assert sorted(host["name"] for host in body["hosts"]) == ["full", "h1", "h2"]
+    begins, *_ = games = [step for step in body["steps"] if step["kind"] == "game"]
     assert len(games) == len(stored["games"])
-    assert sorted(told["hosts"][each]["name"] for each in begins["order"]) == ["h1", "h2"]
-    (first, second) = (s for s in told["steps"] if s["kind"] == "move" and s["game"] == 1)
+    assert sorted(body["hosts"][each]["name"] for each in begins["order"]) == ["h1", "h2"]
+    (first, second) = (s for s in body["steps"] if s["kind"] == "move" and s["game"] == 1)
     assert [first["host"], second["host"]] == begins["order"]
     for move in (first, second):
         (chosen,) = (each for each in move["combinations"] if each["chosen"])
         assert chosen["utility"] == max(each["utility"] for each in move["combinations"])
         assert chosen["utility"] == pytest.approx(chosen["fairness"] - chosen["skewness"])
     placed: dict[str, int] = {}
-    for step in told["steps"]:
+    for step in body["steps"]:
         for row in step["rows"]:
-            owner = told["requests"][row["request"]]["tenant"]
+            owner = body["requests"][row["request"]]["tenant"]
             placed[owner] = placed.get(owner, 0) + row["count"]
     assert placed == {"a": 4, "b": 4}
-    assert [(each["name"], each["after"]) for each in told["tenants"]] == [("a", 0.5), ("b", 0.5)]
-    assert told["steps"][-1]["fair_distance"] == pytest.approx(stored["fair_distance"])
+    assert [(each["name"], each["after"]) for each in body["tenants"]] == [("a", 0.5), ("b", 0.5)]
+    assert body["steps"][-1]["fair_distance"] == pytest.approx(stored["fair_distance"])
 
 
 @ON_ANY_DATABASE
@@ -216,12 +216,12 @@ def test_of_a_long_game_the_first_steps_are_told_and_all_that_came_of_it(
     ask(api, "a", 30)
     run_slot(api.registry, decider)
 
-    told = api.operator.get("/v1/rounds/1/game", params={"steps": 3}).json()
+    body = api.operator.get("/v1/rounds/1/game", params={"steps": 3}).json()
 
-    assert [step["kind"] for step in told["steps"]] == ["game", "move", "move", "rest"]
-    assert told["steps"][0]["moves"] == 6
-    assert told["steps_left_out"] > 0
-    assert sum(row["count"] for step in told["steps"] for row in step["rows"]) == 24
+    assert [step["kind"] for step in body["steps"]] == ["game", "move", "move", "rest"]
+    assert body["steps"][0]["moves"] == 6
+    assert body["steps_left_out"] > 0
+    assert sum(row["count"] for step in body["steps"] for row in step["rows"]) == 24
     wrong = api.operator.get("/v1/rounds/1/game", params={"steps": 2_001})
     assert places(the_problem(wrong, 422, "invalid")) == ["steps"]
 
@@ -233,10 +233,10 @@ def test_a_round_of_another_policy_has_no_moves(api: Api, decider: PolicyProcess
     first_fit = dataclasses.replace(CHOICE, name="first_fit")
     run_slot(api.registry, decider, choice=first_fit)
 
-    told = api.operator.get("/v1/rounds/1/game").json()
+    body = api.operator.get("/v1/rounds/1/game").json()
 
-    assert (told["policy"], told["identical"]) == ("first_fit", True)
-    assert [step["kind"] for step in told["steps"]] == ["rest"]
+    assert (body["policy"], body["identical"]) == ("first_fit", True)
+    assert [step["kind"] for step in body["steps"]] == ["rest"]
 
 
 def test_another_policy_decides_a_stored_round_without_effect(api: Api, decider: PolicyProcess):
@@ -247,13 +247,15 @@ def test_another_policy_decides_a_stored_round_without_effect(api: Api, decider:
     before = api.operator.get("/v1/rounds").json()
     path = "/v1/rounds/1/second-policy"
 
-    told = api.operator.post(path, json={"policy": "first_fit"}).json()
+    answer = api.operator.post(path, json={"policy": "first_fit"}).json()
 
-    assert (told["first_policy"], told["policy"]) == ("fuga", "first_fit")
-    assert (told["first"]["placed"], told["decided"]["placed"], told["agreed"]) == (4, 4, 2)
-    got = [(each["name"], each["placed_first"], each["placed_second"]) for each in told["requests"]]
+    assert (answer["first_policy"], answer["policy"]) == ("fuga", "first_fit")
+    assert (answer["first"]["placed"], answer["decided"]["placed"], answer["agreed"]) == (4, 4, 2)
+    got = [
+        (each["name"], each["placed_first"], each["placed_second"]) for each in answer["requests"]
+    ]
     assert got == [("of-a", 2, 4), ("of-b", 2, 0)]
-    shares = {each["tenant"]: (each["first"], each["second"]) for each in told["shares"]}
+    shares = {each["tenant"]: (each["first"], each["second"]) for each in answer["shares"]}
     assert shares == {"a": (0.5, 1.0), "b": (0.5, 0.0)}
     assert api.operator.get("/v1/rounds").json() == before
     names = [each["name"] for each in api.operator.get("/v1/rounds/policies").json()["items"]]
@@ -348,7 +350,7 @@ def test_a_round_whose_bytes_are_damaged_is_told_as_that(
         assert "round 1 cannot be read" in the_problem(answer, 410, "damaged")["detail"]
 
     [vm] = api.tenant_a.get("/v1/vms").json()["items"]
-    told = api.tenant_a.get(f"/v1/vms/{vm['id']}/explanation").json()
-    assert told["message"].endswith("the details of the game are damaged, and cannot be read")
+    shown = api.tenant_a.get(f"/v1/vms/{vm['id']}/explanation").json()
+    assert shown["message"].endswith("the details of the game are damaged, and cannot be read")
     [summary] = api.operator.get("/v1/rounds").json()["items"]
     assert summary["placed"] == 1

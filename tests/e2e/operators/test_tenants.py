@@ -110,14 +110,14 @@ def test_what_a_move_would_do_is_told_and_not_done(api: Api):
         add_request(api.registry, 50, tenant=tenant)
     before = api.operator.get("/v1/shares").json()
 
-    told = api.operator.patch("/v1/tenants/a?dry_run=true", json={"parent": "research"}).json()
+    body = api.operator.patch("/v1/tenants/a?dry_run=true", json={"parent": "research"}).json()
     both = {"parent": "research"}
     api.operator.patch("/v1/tenants/b", json=both)
     then = api.operator.patch("/v1/tenants/a?dry_run=true", json=both).json()
 
-    assert told["applied"] is False
+    assert body["applied"] is False
     assert before["items"][0]["entitlement"] == 0  # a group without tenants
-    of = {each["name"]: each for each in told["tenants"]}
+    of = {each["name"]: each for each in body["tenants"]}
     assert (of["a"]["parent_before"], of["a"]["parent_after"]) == (None, "research")
     assert of["a"]["entitlement_before"] == pytest.approx(1 / 3)
     assert of["a"]["entitlement_after"] == pytest.approx(1 / 3)
@@ -138,10 +138,10 @@ def test_a_dry_run_refuses_what_the_change_itself_would(api: Api):
 
 
 def test_a_new_tenant_is_tried_before_it_is_made(api: Api):
-    told = api.operator.post("/v1/tenants?dry_run=true", json={"name": "c", "weight": 2})
+    shown = api.operator.post("/v1/tenants?dry_run=true", json={"name": "c", "weight": 2})
 
-    assert told.status_code == 200
-    of = {each["name"]: each for each in told.json()["tenants"]}
+    assert shown.status_code == 200
+    of = {each["name"]: each for each in shown.json()["tenants"]}
     assert of["c"]["entitlement_before"] is None
     assert of["c"]["entitlement_after"] == pytest.approx(1 / 2)
     assert of["a"]["entitlement_after"] == pytest.approx(1 / 4)

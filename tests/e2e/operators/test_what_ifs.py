@@ -46,9 +46,9 @@ def test_more_hosts_let_in_what_waits(api: Api, decider: PolicyProcess):
     run_slot(api.registry, decider)
 
     body = {"hours": 1, "add_hosts": {"count": 20, "like": "h1"}}
-    asked = api.operator.post("/v1/what-ifs", json=body)
-    assert asked.status_code == 201, asked.text
-    over = until_over(api, asked.json()["id"])
+    requested = api.operator.post("/v1/what-ifs", json=body)
+    assert requested.status_code == 201, requested.text
+    over = until_over(api, requested.json()["id"])
 
     assert over["state"] == "finished", over["last_error"]
     assert over["progress"] == 1.0
@@ -78,9 +78,9 @@ def test_a_memory_of_holdings_is_tried_before_it_is_switched_on(api: Api, decide
     add_request(api.registry, 40, name="batch")
     run_slot(api.registry, decider)
 
-    asked = api.operator.post("/v1/what-ifs", json={"hours": 1, "fairness_memory_s": 21_600})
-    assert asked.status_code == 201, asked.text
-    over = until_over(api, asked.json()["id"])
+    requested = api.operator.post("/v1/what-ifs", json={"hours": 1, "fairness_memory_s": 21_600})
+    assert requested.status_code == 201, requested.text
+    over = until_over(api, requested.json()["id"])
 
     assert over["state"] == "finished", over["last_error"]
     assert over["arguments"]["fairness_memory_s"] == 21_600
@@ -171,19 +171,21 @@ def test_a_cancelled_one_leaves_no_process(api: Api, decider: PolicyProcess):
     hosts(api, 2)
     add_request(api.registry, 1)
     run_slot(api.registry, decider)
-    asked = api.operator.post("/v1/what-ifs", json={"policy": "first_fit"}).json()
+    created = api.operator.post("/v1/what-ifs", json={"policy": "first_fit"}).json()
     end = time.monotonic() + PATIENCE_S
-    while api.operator.get(f"/v1/what-ifs/{asked['id']}").json()["state"] == "waiting":
+    while api.operator.get(f"/v1/what-ifs/{created['id']}").json()["state"] == "waiting":
         assert time.monotonic() < end
 
-    over = api.operator.post(f"/v1/what-ifs/{asked['id']}/cancel", json={}).json()
+    over = api.operator.post(f"/v1/what-ifs/{created['id']}/cancel", json={}).json()
 
     assert (over["state"], over["cancelled_by"]) == ("cancelled", over["requested_by"])
     while api.app.state.services.what_ifs._threads:
         assert time.monotonic() < end
         time.sleep(0.1)
     the_problem(
-        api.operator.post(f"/v1/what-ifs/{asked['id']}/cancel", json={}), 409, "illegal_transition"
+        api.operator.post(f"/v1/what-ifs/{created['id']}/cancel", json={}),
+        409,
+        "illegal_transition",
     )
 
 

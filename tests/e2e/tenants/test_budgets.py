@@ -12,17 +12,17 @@ def test_a_request_waits_for_a_spent_budget_and_says_so(api: Api, decider: Polic
     add_host(api.registry, "h1")
     refused = api.tenant_a.patch("/v1/tenants/a/budget", json={"limits": {"vcpus": "0"}})
     put = api.operator.patch("/v1/tenants/a/budget", json={"limits": {"vcpus": "0"}})
-    asked = api.tenant_a.post("/v1/requests", json={"vm_type": "small", "count": 2}).json()
+    created = api.tenant_a.post("/v1/requests", json={"vm_type": "small", "count": 2}).json()
     run_slot(api.registry, decider, 1)
 
-    told = api.tenant_a.get(f"/v1/requests/{asked['id']}/explanation").json()
+    body = api.tenant_a.get(f"/v1/requests/{created['id']}/explanation").json()
 
     assert (refused.status_code, put.status_code) == (403, 200)
-    assert told["placed"] == 0
-    assert told["waiting"]["reason"] == "budget"
+    assert body["placed"] == 0
+    assert body["waiting"]["reason"] == "budget"
     assert (
         "the budget of a is 0 vcpus hours a month; it is used up until"
-        in (told["waiting"]["message"])
+        in (body["waiting"]["message"])
     )
     assert api.tenant_a.get("/v1/tenants/a/budget").json() == put.json()
     assert api.tenant_a.get("/v1/tenants/b/budget").status_code == 404
@@ -30,5 +30,5 @@ def test_a_request_waits_for_a_spent_budget_and_says_so(api: Api, decider: Polic
     cleared = api.operator.patch("/v1/tenants/a/budget", json={"limits": {"vcpus": None}})
     assert cleared.json()["limits"] == []
     run_slot(api.registry, decider, 2)
-    told = api.tenant_a.get(f"/v1/requests/{asked['id']}/explanation").json()
-    assert told["placed"] == 2, told
+    body = api.tenant_a.get(f"/v1/requests/{created['id']}/explanation").json()
+    assert body["placed"] == 2, body

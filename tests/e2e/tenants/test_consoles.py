@@ -83,12 +83,12 @@ def test_when_the_host_does_not_answer_only_operators_learn_its_address(
 ):
     worker.error = "qemu+tcp://h1.test/system does not answer: silence"
 
-    told = [
+    shown = [
         served_to(api, client, queue=worker).get(f"/v1/vms/{vm}/console")
         for client in (api.operator, api.tenant_a)
     ]
 
-    operator, tenant = (the_problem(each, 504, "console_unread") for each in told)
+    operator, tenant = (the_problem(each, 504, "console_unread") for each in shown)
     assert "h1.test" in operator["detail"]
     assert "h1.test" not in tenant["detail"]
     assert "silence" in tenant["detail"]

@@ -117,15 +117,15 @@ def test_a_request_learns_within_what_time_it_may_have_its_place(
     request = ask(api, 1)
     decided(api, decider)
 
-    told = estimate_for(api.tenant_a, request)
+    shown = estimate_for(api.tenant_a, request)
 
-    assert told["unavailable"] is None, told
+    assert shown["unavailable"] is None, shown
     # Of tenant b's requests that came today one more may go before it.
-    assert told["median_s"] == 600.0
-    assert told["message"].startswith("half of such requests had their place within 10 minutes")
-    assert told["from_s"] <= told["median_s"] <= told["p90_s"]
-    assert told["samples"] == 40
-    assert estimate_for(api.operator, request) == told  # kept, and no other for operators
+    assert shown["median_s"] == 600.0
+    assert shown["message"].startswith("half of such requests had their place within 10 minutes")
+    assert shown["from_s"] <= shown["median_s"] <= shown["p90_s"]
+    assert shown["samples"] == 40
+    assert estimate_for(api.operator, request) == shown  # kept, and no other for operators
     assert process.asked == 1
 
 
@@ -163,9 +163,9 @@ def test_where_too_little_is_known_nothing_is_said(
     request = ask(api, 1)
     decided(api, decider)
 
-    told = estimate_for(api.tenant_a, request)
+    shown = estimate_for(api.tenant_a, request)
 
-    assert (told["unavailable"], told["median_s"], process.asked) == ("too_little_known", None, 0)
+    assert (shown["unavailable"], shown["median_s"], process.asked) == ("too_little_known", None, 0)
 
 
 def test_where_no_round_has_decided_the_site_is_not_read_for_an_estimate(
@@ -176,9 +176,9 @@ def test_where_no_round_has_decided_the_site_is_not_read_for_an_estimate(
 
     monkeypatch.setattr(type(api.registry.cluster_queries), "forecast_inputs", read)
 
-    told = WaitingTimes(api.registry).waiting_time(UUID(ask(api, 1)), patience_s=60)
+    shown = WaitingTimes(api.registry).waiting_time(UUID(ask(api, 1)), patience_s=60)
 
-    assert told.unavailable == "not_decided"
+    assert shown.unavailable == "not_decided"
 
 
 def test_a_request_that_is_placed_has_no_estimate(api: Api, decider: PolicyProcess) -> None:

@@ -135,10 +135,10 @@ def test_groups_and_spreads_are_reasons_too(api: Api, decider: PolicyProcess):
     together = ask(api, 5, rules={"affinity": {"group": "cache"}})
     run_slot(api.registry, decider)
 
-    told = {each[0]: each for each in counted(explain(api.tenant_a, apart))}
-    assert told["anti_affinity"][:3] == ("anti_affinity", "web", 2)
-    told = {each[0]: each for each in counted(explain(api.tenant_a, together))}
-    assert told["affinity"][:3] == ("affinity", "cache", 1)
+    shown = {each[0]: each for each in counted(explain(api.tenant_a, apart))}
+    assert shown["anti_affinity"][:3] == ("anti_affinity", "web", 2)
+    shown = {each[0]: each for each in counted(explain(api.tenant_a, together))}
+    assert shown["affinity"][:3] == ("affinity", "cache", 1)
 
 
 def test_networks_and_quotas_are_reasons_too(api: Api, decider: PolicyProcess):
@@ -232,9 +232,9 @@ def test_vms_of_a_held_image_say_what_they_wait_for(api: Api, decider: PolicyPro
 
     run_slot(api.registry, decider, 2)
 
-    told = explain(api.tenant_a, waiting)
-    assert (told["reason"], told["count"]) == ("image_held", 3)
-    assert "it waits until an operator releases the image" in told["message"]
+    explanation = explain(api.tenant_a, waiting)
+    assert (explanation["reason"], explanation["count"]) == ("image_held", 3)
+    assert "it waits until an operator releases the image" in explanation["message"]
     vms = api.tenant_a.get(f"/v1/requests/{placed}/explanation").json()["vms"]
     assert [vm["waits_for_image"]["held"] for vm in vms] == [True, True]
     vm = api.tenant_a.get(f"/v1/vms/{vms[0]['vm']}/explanation").json()
@@ -368,7 +368,7 @@ def test_the_place_in_line_is_not_looked_for_among_all_that_ever_was(
 
     monkeypatch.setattr(Requests, "list", reading)
 
-    told = api.tenant_a.get(f"/v1/requests/{ids[1]}/explanation").json()
+    answer = api.tenant_a.get(f"/v1/requests/{ids[1]}/explanation").json()
 
-    assert told["order"] == 2
+    assert answer["order"] == 2
     assert len(read) <= 2

@@ -38,12 +38,12 @@ def post(client: httpx.Client, path: str, **body: Any) -> httpx.Response:
 def test_a_vm_is_stopped_and_keeps_its_host(api: Api):
     [vm] = running_vms(api)
 
-    asked = post(api.tenant_a, f"vms/{vm['id']}/stop", timeout_s=30)
+    requested = post(api.tenant_a, f"vms/{vm['id']}/stop", timeout_s=30)
     switched(api, vm, PowerEvent.SEEN_OFF)
 
-    assert asked.status_code == 202
-    assert asked.json()["desired"] == "stopped"
-    power = asked.json()["power"]
+    assert requested.status_code == 202
+    assert requested.json()["desired"] == "stopped"
+    power = requested.json()["power"]
     assert (power["state"], power["timeout_s"], power["force_at"]) == ("stopping", 30, None)
     assert (power["requested_by"], power["waits_for"]) == ("tenant:a", None)
     stopped = api.tenant_a.get(f"/v1/vms/{vm['id']}").json()

@@ -60,7 +60,7 @@ def test_secrets_are_told_once_or_never(postgres: PostgresServer, tmp_path: Path
         with a_process("controller.rest", env, api_log), a_process("workers", env, worker_log):
             port = eventually(lambda: port_in(api_log), within_s=START_TIME_S)
             env["FUGA_URL"] = f"http://127.0.0.1:{port}"
-            told, made = converse(env["FUGA_URL"], operator)
+            shown, made = converse(env["FUGA_URL"], operator)
             doctor = subprocess.run(
                 [FUGA, "doctor"], env=env, capture_output=True, text=True, check=False
             )
@@ -71,7 +71,7 @@ def test_secrets_are_told_once_or_never(postgres: PostgresServer, tmp_path: Path
         "the API's log": api_log.read_text(),
         "the worker's log": worker_log.read_text(),
         "the doctor": doctor.stdout + doctor.stderr,
-        "what the API told later": told,
+        "what the API told later": shown,
     }
     assert "http_request" in said["the API's log"]
     secrets = {

@@ -82,8 +82,8 @@ def test_user_data_goes_in_and_only_its_size_and_hash_come_out(api: Api):
     shown = api.tenant_a.get(f"/v1/requests/{answer.json()['id']}")
     events = api.operator.get("/v1/events")
 
-    told = {"bytes": len(secret), "sha256": hashlib.sha256(secret).hexdigest()}
-    assert answer.json()["user_data"] == told
+    reported = {"bytes": len(secret), "sha256": hashlib.sha256(secret).hexdigest()}
+    assert answer.json()["user_data"] == reported
     assert answer.json()["ssh_keys"] == [add(api.tenant_a).json()["fingerprint"]]
     assert again.json() == answer.json()
     for each in (answer, again, shown, events):

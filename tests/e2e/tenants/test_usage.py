@@ -19,8 +19,8 @@ def let_run(registry: Registry, raw: RawSql) -> None:
     """Run a VM of each tenant since the first of March."""
     host, lease = add_host(registry, "h1"), take_lease(registry)
     for tenant in "ab":
-        asked = add_request(registry, tenant=tenant, labels={"team": tenant * 2})
-        (key,) = place(registry, asked, host, lease=lease).assignment_ids
+        request = add_request(registry, tenant=tenant, labels={"team": tenant * 2})
+        (key,) = place(registry, request, host, lease=lease).assignment_ids
         run_vm(registry, key)
     at = START.strftime("%Y-%m-%d %H:%M:%S.%f")
     raw.run("UPDATE assignments SET created_at = ?, activated_at = ?", at, at)

@@ -143,12 +143,12 @@ class Crawl:
         answer = self.site.tenant.request(method, path, **keywords)
         assert answer.status_code < 500 or answer.status_code == 504, (method, path, answer.text)
         headers = " ".join(f"{k}: {v}" for k, v in answer.headers.items())
-        told = f"{headers} {answer.text}"
+        shown = f"{headers} {answer.text}"
         for value in (*sent, *query.values()):  # what it said itself it may be told again
             if answer.status_code >= 400:
-                told = told.replace(value, "")
+                shown = shown.replace(value, "")
         if not f"{path} {query}".startswith(PUBLIC):
-            self.answers.append((f"{method} {path} {query}", told))
+            self.answers.append((f"{method} {path} {query}", shown))
         if answer.content and answer.headers.get("content-type") == "application/json":
             self._gather(path, answer.json())
 
@@ -174,18 +174,18 @@ def test_nothing_that_a_tenant_reads_names_hosts_operators_or_other_tenants(site
 
     crawl.run()
 
-    told = json.dumps(crawl.answers)
+    shown = json.dumps(crawl.answers)
     assert len(crawl.answers) > 300
     assert crawl.found["host"]
     assert crawl.found["session_id"]
     assert len(crawl.found["move_id"]) == 3
-    assert all(word in told for word in ("(its URI)", "(an address)", "(a path)"))  # it was there
+    assert all(word in shown for word in ("(its URI)", "(an address)", "(a path)"))  # it was there
     assert list(crawl.leaks()) == []
 
 
 def test_an_operator_who_asks_the_same_reads_all_of_it(site: Site):
     """The words are there to be found: what the crawl of a tenant misses was not lost."""
-    told = "".join(
+    event = "".join(
         site.operator.get(path, params=query).text
         for path, query in (
             ("/v1/vms", {"tenant": "a", "limit": 500}),
@@ -196,20 +196,20 @@ def test_an_operator_who_asks_the_same_reads_all_of_it(site: Site):
     )
 
     missing = [
-        word for word in ("canary-host-1", "canary-machine-1", "10.231.7.1") if word not in told
+        word for word in ("canary-host-1", "canary-machine-1", "10.231.7.1") if word not in event
     ]
     assert missing == []
-    assert "canary-worker" in told
-    assert "canary-operator" in told
-    assert "cancelled by operator:canary-operator" in told
-    assert "canary-host-29" in told
+    assert "canary-worker" in event
+    assert "canary-operator" in event
+    assert "cancelled by operator:canary-operator" in event
+    assert "canary-host-29" in event
 
 
 def test_a_hosts_real_name_is_answered_like_one_that_there_is_not(site: Site):
     def refused(host: str) -> list[tuple[int, str]]:
-        asked = {"vm_type": "small", "count": 1, "hosts": [host]}
+        body = {"vm_type": "small", "count": 1, "hosts": [host]}
         answers = [
-            site.tenant.post("/v1/requests", json=asked),
+            site.tenant.post("/v1/requests", json=body),
             site.tenant.get("/v1/capacity", params={"vm_type": "small", "hosts": host}),
             site.tenant.get("/v1/vms", params={"host": host}),
             site.tenant.get(f"/v1/hosts/{host}"),
@@ -262,12 +262,12 @@ def test_a_retired_host_means_nothing_any_more_and_is_not_named(site: Site):
     names = HostNames.of(site.registry)
     add_host(site.registry, "canary-host-9")
     alias = names.alias("a", "canary-host-9")
-    asked = {"vm_type": "small", "count": 1, "hosts": [alias]}
-    assert site.tenant.post("/v1/requests", json=asked).status_code == 201
+    body = {"vm_type": "small", "count": 1, "hosts": [alias]}
+    assert site.tenant.post("/v1/requests", json=body).status_code == 201
 
     assert site.operator.delete("/v1/hosts/canary-host-9").status_code == 200
 
-    answer = site.tenant.post("/v1/requests", json=asked)
+    answer = site.tenant.post("/v1/requests", json=body)
     assert answer.status_code == 422
     assert alias in answer.text
     assert "canary" not in answer.text
@@ -303,11 +303,11 @@ def test_the_operator_may_let_tenants_see_names_of_hosts_and_still_no_addresses(
     vms = site.tenant.get("/v1/vms").json()["items"]
 
     assert any(vm["host"] == host_name(1) for vm in vms)
-    told = json.dumps([vm["last_error"] for vm in vms])
-    assert host_name(1) in told
-    assert not any(word in told for word in ("10.231.7.1", "qemu+tcp", "canary-pool"))
-    asked = {"vm_type": "small", "count": 1, "hosts": [host_name(1)]}
-    assert site.tenant.post("/v1/requests", json=asked).status_code == 201
+    shown = json.dumps([vm["last_error"] for vm in vms])
+    assert host_name(1) in shown
+    assert not any(word in shown for word in ("10.231.7.1", "qemu+tcp", "canary-pool"))
+    body = {"vm_type": "small", "count": 1, "hosts": [host_name(1)]}
+    assert site.tenant.post("/v1/requests", json=body).status_code == 201
 
 
 def test_capacity_does_not_tell_of_single_vms_of_others(api: Api, decider: PolicyProcess):
@@ -323,8 +323,8 @@ def test_capacity_does_not_tell_of_single_vms_of_others(api: Api, decider: Polic
     seen = []
     for number in range(1, 5):
         seen.append(fits())
-        asked = {"vm_type": "small", "count": 1, "tenant": "b"}
-        assert api.operator.post("/v1/requests", json=asked).status_code == 201
+        body = {"vm_type": "small", "count": 1, "tenant": "b"}
+        assert api.operator.post("/v1/requests", json=body).status_code == 201
         run_slot(api.registry, decider, number)
 
     assert seen == [20, 20, 20, 20]
@@ -340,14 +340,14 @@ def test_what_fits_of_vms_that_are_needed_at_once_does_not_either(api: Api, deci
 
     seen = []
     for number in range(1, 4):
-        asked = {"vm_type": "small", "count": 1, "tenant": "b"}
-        assert api.operator.post("/v1/requests", json=asked).status_code == 201
+        body = {"vm_type": "small", "count": 1, "tenant": "b"}
+        assert api.operator.post("/v1/requests", json=body).status_code == 201
         run_slot(api.registry, decider, number)
-        told = api.tenant_a.get(f"{path}/explanation").json()["waiting"]
+        shown = api.tenant_a.get(f"{path}/explanation").json()["waiting"]
         detail = api.tenant_a.get(path).json()["waiting"]["detail"]
         # What comes before tells when a slot was decided last: each is another here.
-        _, _, why = told["message"].partition("; fewer of these VMs fit")
-        seen.append((told["fit"], detail["gang"]["fit"], why))
+        _, _, why = shown["message"].partition("; fewer of these VMs fit")
+        seen.append((shown["fit"], detail["gang"]["fit"], why))
 
     assert len(set(seen)) == 1
     assert seen[0][:2] == (20, 20)
@@ -360,9 +360,9 @@ def test_what_fits_of_vms_that_are_needed_at_once_does_not_either(api: Api, deci
 def test_a_vms_explanation_speaks_of_its_tenants_own_vms(site: Site):
     vms = site.tenant.get("/v1/vms").json()["items"]
 
-    told = [site.tenant.get(f"/v1/vms/{vm['id']}/explanation").json() for vm in vms]
+    shown = [site.tenant.get(f"/v1/vms/{vm['id']}/explanation").json() for vm in vms]
 
-    played = [each for each in told if each["phase"] == "game"]
+    played = [each for each in shown if each["phase"] == "game"]
     assert played
     for each in played:
         assert each["utilities"] == []
@@ -412,8 +412,8 @@ def test_no_command_of_a_tenant_prints_it_either(
             for form in ([], ["-o", "json"]):
                 with pytest.raises(SystemExit):
                     main([*form, *command])
-                told = capsys.readouterr()
-                text = told.out + told.err
+                captured = capsys.readouterr()
+                text = captured.out + captured.err
                 for word in command:
                     text = text.replace(word, "")
                 found = [word for word in site.forbidden if word in text]
@@ -423,10 +423,10 @@ def test_no_command_of_a_tenant_prints_it_either(
 def test_every_word_of_a_failure_that_says_which_machine_it_was_is_taken_out(site: Site):
     names = HostNames.of(site.registry)
 
-    told = Viewer("a", names).redact_text(failed(2))
+    shown = Viewer("a", names).redact_text(failed(2))
 
     alias = names.alias("a", host_name(2))
-    assert told == (
+    assert shown == (
         f"host {alias} does not answer at (its URI): unable to connect to server at "
         f"'(an address)': Connection refused; {alias} and {alias} say: cannot open (a path) "
         "with its credential ((an address))"

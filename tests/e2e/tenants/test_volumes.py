@@ -208,11 +208,11 @@ def test_a_tenant_reads_errors_without_names_of_machines(api: Api, vm: str) -> N
     api.registry.volume_steps.retry_later(step.claim, error, refused=True)
 
     assert api.operator.get(path).json()["last_error"] == error
-    told = api.tenant_a.get(path).json()["last_error"]
-    assert "no space left" in told
-    assert "kvm-1" not in told
-    assert "/var" not in told
-    assert others not in told
+    shown = api.tenant_a.get(path).json()["last_error"]
+    assert "no space left" in shown
+    assert "kvm-1" not in shown
+    assert "/var" not in shown
+    assert others not in shown
 
 
 def test_events_name_the_volume_and_the_tenants_alias_of_the_host(api: Api, vm: str) -> None:

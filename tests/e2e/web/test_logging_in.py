@@ -76,22 +76,22 @@ def test_a_link_that_is_opened_in_a_tab_with_the_page_asks_and_takes_it_over(
     tab.log_in(token_of_a)
     tab.go("#/vms", "VMs")
     code = a_code(register, a_token(register, None, "ops"))
-    asked: list[str] = []
+    requested: list[str] = []
 
     def answer(dialog: Dialog) -> None:
-        asked.append(dialog.message)
-        dialog.dismiss() if len(asked) == 1 else dialog.accept()
+        requested.append(dialog.message)
+        dialog.dismiss() if len(requested) == 1 else dialog.accept()
 
     tab.page.on("dialog", answer)
     tab.page.goto(f"{tab.url}/web/#login={code}")
     tab.page.get_by_role("heading", level=1, name="Tenant a").wait_for()
-    assert asked == ["This link logs this tab in anew, as whoever made the link. Go on?"]
+    assert requested == ["This link logs this tab in again, as whoever made the link. Go on?"]
     assert tab.page.evaluate("sessionStorage.getItem('fuga.token')") == token_of_a
 
     tab.page.goto(f"{tab.url}/web/#login={code}")
 
     tab.page.get_by_role("heading", level=1, name="The whole site").wait_for()
-    assert len(asked) == 2
+    assert len(requested) == 2
     assert tab.page.url == f"{tab.url}/web/#/"
     assert told_nowhere(tab, code)
     tab.page.goto(f"{tab.url}/web/#login={code}")

@@ -667,8 +667,8 @@ def test_a_tenant_sees_no_view_of_operators(browser: Browser, site: Site) -> Non
             tab.page.evaluate("where => { location.hash = where; }", where)
             if not where.startswith("#/hosts"):
                 expect(tab.page.get_by_text("There is no such view")).to_be_visible()
-        asked = ("host-map", "/capacity/trends", "/plans", "/audit", "/settings")
-        assert [each for each in tab.asked if each.endswith(asked)] == []
+        requested = ("host-map", "/capacity/trends", "/plans", "/audit", "/settings")
+        assert [each for each in tab.asked if each.endswith(requested)] == []
 
 
 def test_no_string_of_a_host_tenant_or_setting_becomes_markup(tab: Tab) -> None:
@@ -725,10 +725,10 @@ def test_operators_views_fit_and_axe_finds_nothing_serious(
             if button is not None:
                 tab.page.get_by_role("button", name=button, exact=True).click()
                 tab.page.locator("dialog[open]").wait_for()
-            told = tab.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+            shown = tab.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
             found += [
                 (where, button, each["id"], [node["html"] for node in each["nodes"]])
-                for each in told["violations"]
+                for each in shown["violations"]
                 if each["impact"] in ("serious", "critical")
             ]
             assert tab.page.evaluate("document.documentElement.scrollWidth") <= width, where

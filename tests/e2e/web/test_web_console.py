@@ -226,10 +226,10 @@ def test_views_fit_and_axe_finds_nothing_serious(
             for where, heading in views:
                 tab.go(where, heading)
                 expect(tab.page.locator(".loading")).to_have_count(0, timeout=PATIENCE_MS)
-                told = tab.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+                shown = tab.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
                 found += [
                     (where, each["id"], [node["html"] for node in each["nodes"]])
-                    for each in told["violations"]
+                    for each in shown["violations"]
                     if each["impact"] in ("serious", "critical")
                 ]
                 assert tab.page.evaluate("document.documentElement.scrollWidth") <= width, where

@@ -160,13 +160,13 @@ def test_what_others_do_is_shown_by_one_stream_and_by_polling_where_it_is_refuse
     tab.go("#/requests", "Requests")
     add_request(register, name="by-stream")
     tab.page.get_by_role("link", name="by-stream").wait_for()
-    asked = [each for each in tab.asked if "/v1/events" in each]
-    assert [each for each in asked if "/stream?" not in each] == []
+    requested = [each for each in tab.asked if "/v1/events" in each]
+    assert [each for each in requested if "/stream?" not in each] == []
     tab.go("#/events", "Events")
     tab.page.get_by_role("link", name="by-stream").first.wait_for()
     assert tab.page.get_by_text("there are more").count() == 0
     tab.go("#/requests", "Requests")
-    assert len(asked) <= 2  # the one that began before the login is another's
+    assert len(requested) <= 2  # the one that began before the login is another's
 
     refused: dict[str, Any] = {"status": 429, "headers": {"Retry-After": "1"}, "json": {}}
     tab.page.route("**/v1/events/stream**", lambda route: route.fulfill(**refused))

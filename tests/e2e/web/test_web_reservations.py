@@ -29,8 +29,8 @@ def test_room_is_reserved_drawn_on_and_given_back(
     row = tab.page.get_by_role("row", name="launch")
     row.filter(has_text="not decided yet").wait_for()
 
-    [asked] = register.reservations.list_pending()
-    decide(register, asked)
+    [requested] = register.reservations.list_pending()
+    decide(register, requested)
     register.reservations.begin_and_end_due()
     row.filter(has_text="there will be room").wait_for()
     row.filter(has_text="in force").wait_for()
@@ -42,7 +42,7 @@ def test_room_is_reserved_drawn_on_and_given_back(
     tab.page.get_by_role("button", name="Request").click()
     tab.page.get_by_role("heading", level=1, name="req-").wait_for()
     run_slot(register, decider)
-    assert register.reservations.get(asked.id).used == 1
+    assert register.reservations.get(requested.id).used == 1
     tab.page.get_by_text("It draws on the reservation launch").wait_for()
     tab.page.get_by_role("link", name="the reservation launch").click()
     tab.page.get_by_role("heading", level=1, name="launch").wait_for()

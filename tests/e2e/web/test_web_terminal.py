@@ -107,10 +107,10 @@ def test_what_is_typed_reaches_the_guest_and_ctrl_bracket_leaves_by_keyboard_alo
 
 def test_an_open_console_fits_a_telephone_and_axe_finds_nothing_serious(tab: Tab) -> None:
     open_console(tab.page)
-    told = tab.page.get_by_text(re.compile("stty columns"))
-    before = told.inner_text()
+    shown = tab.page.get_by_text(re.compile("stty columns"))
+    before = shown.inner_text()
     tab.page.set_viewport_size({"width": 390, "height": 800})
-    expect(told).not_to_have_text(before)
+    expect(shown).not_to_have_text(before)
     tab.page.evaluate(AXE.read_text())
     found = tab.page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
 
@@ -146,8 +146,8 @@ def test_a_console_that_is_taken_says_so_and_can_be_taken_back(tab: Tab, guest: 
     sessions = guest.world.registry.console_sessions
     sessions.open(guest.vm_id, actor="test", force=True)
 
-    told = tab.page.get_by_role("status")
-    told.get_by_text("The console is closed: another session took the console").wait_for()
+    shown = tab.page.get_by_role("status")
+    shown.get_by_text("The console is closed: another session took the console").wait_for()
     tab.page.get_by_role("button", name="Open it again").click()
     tab.page.get_by_role("alert").get_by_text("can be taken by force").wait_for()
     tab.page.get_by_role("button", name="Take it from its user").click()

@@ -63,8 +63,8 @@ def a_run(waiting: int, tenant: str) -> dict[str, object]:
 
 def finished(register: Registry, tenant: str) -> str:
     executor_id = uuid4()
-    asked = register.what_ifs.create(BODY, executor_id, actor="operator:ada")
-    register.what_ifs.report_progress(asked.id, executor_id, 0.5)
+    requested = register.what_ifs.create(BODY, executor_id, actor="operator:ada")
+    register.what_ifs.report_progress(requested.id, executor_id, 0.5)
     inputs = {
         "at": "2026-05-01T12:00:00+00:00",
         "since": "2026-04-30T12:00:00+00:00",
@@ -84,8 +84,8 @@ def finished(register: Registry, tenant: str) -> str:
         "what_if": a_run(7, tenant),
         "cut": [f"10 VMs of {tenant} are left out"],
     }
-    register.what_ifs.end(asked.id, executor_id, WhatIfEvent.FINISHED, report=report)
-    return str(asked.id)
+    register.what_ifs.end(requested.id, executor_id, WhatIfEvent.FINISHED, report=report)
+    return str(requested.id)
 
 
 @pytest.mark.sqlite

@@ -139,10 +139,10 @@ def test_a_full_disk_is_blamed_on_the_backup_and_nothing_stays(
     with memory_disk(tmp_path / "disk", mib=4) as disk:
         for free in (0, 4096, 20_000):
             disk.fill(but_bytes=free)
-            with pytest.raises(BackupError, match="No space left on device") as told:
+            with pytest.raises(BackupError, match="No space left on device") as shown:
                 backup(register_url, disk.path / "backup")
-            assert str(disk.path / "backup") in str(told.value)
-            assert "none of fuga" not in str(told.value)
+            assert str(disk.path / "backup") in str(shown.value)
+            assert "none of fuga" not in str(shown.value)
             assert disk.files() == []
             disk.free()
     assert register.check() == []

@@ -72,11 +72,11 @@ def lived(register):
     delete(register, *standing)
     ended = moment(register)
     rules = Rules(forbids=("hdd",), anti_affinity=MembershipRule(group="apart", soft=True))
-    asked, keys = placed_and_run(register, "asked", "h2", count=2, rules=rules)
+    requested, keys = placed_and_run(register, "asked", "h2", count=2, rules=rules)
     register.hosts.change_admin("h1", HostAdminEvent.DRAIN, actor=ACTOR)
     add_host(register, "h3")
     until = moment(register)
-    delete(register, asked, keys)
+    delete(register, requested, keys)
     add_request(register, name="after", tenant="b")
     register.hosts.change_admin("h1", HostAdminEvent.ACTIVATE, actor=ACTOR)
     return register, since, ended, until, (h1, h2)
@@ -93,17 +93,17 @@ def test_vms_are_told_with_their_places_and_ends(lived):
         ("b", 3),
         ("a", 2),
     ]
-    standing, endless, waits, asked = found
+    standing, endless, waits, requested = found
     assert {vm.host_id for vm in standing.vms} == {h1.id}
     assert all(since < vm.ended_at < ended for vm in standing.vms)
     assert [(vm.host_id, vm.ended_at) for vm in endless.vms] == [(h2.id, None)]
     assert set(waits.vms) == {PastVm(host_id=None, placed_at=None, ended_at=None)}
     assert waits.min_count == 2
     # Gone after the end of the time: who reads it later is told the same.
-    assert all(vm.ended_at is None and ended < vm.placed_at < until for vm in asked.vms)
-    assert asked.rules.forbids == ("hdd",)
-    assert asked.rules.anti_affinity == MembershipRule(group="apart", soft=True)
-    assert asked.demand == {"vcpus": 1, "memory_mib": 3072, "disk_gib": 15}
+    assert all(vm.ended_at is None and ended < vm.placed_at < until for vm in requested.vms)
+    assert requested.rules.forbids == ("hdd",)
+    assert requested.rules.anti_affinity == MembershipRule(group="apart", soft=True)
+    assert requested.demand == {"vcpus": 1, "memory_mib": 3072, "disk_gib": 15}
     assert [(each.name, each.standings[0].weight) for each in past.tenants] == [
         ("a", 1.0),
         ("b", 1.0),
@@ -162,11 +162,11 @@ def test_tenants_groups_and_quotas_are_told_as_they_were(register):
 
     past, _ = read(register, since, until)
 
-    told = {
+    shown = {
         each.name: [(standing.parent, standing.weight) for standing in each.standings]
         for each in past.tenants
     }
-    assert told == {
+    assert shown == {
         "new": [(None, 1.0)],
         "a": [("old", 2.0), ("old", 3.0), ("new", 3.0)],
         "gone": [("old", 1.0)],  # its row is kept for what it asked for
@@ -238,8 +238,8 @@ def test_many_vms_are_read_in_order(register):
     _, found = read(register, until.replace(year=until.year - 1), until)
 
     assert sum(len(each.vms) for each in found) == 3000
-    asked = [each.requested_at for each in found]
-    assert asked == sorted(asked)
+    requested = [each.requested_at for each in found]
+    assert requested == sorted(requested)
 
 
 def test_a_reader_may_work_through_what_it_read_for_a_while(

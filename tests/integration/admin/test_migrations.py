@@ -108,7 +108,7 @@ def _constraints(url: str) -> dict[str, list[str]]:
     with raw_sql(url) as raw:
         return {
             row["name"]: sorted(
-                # SQLite quotes the name of a table that was made anew by a revision.
+                # SQLite quotes the name of a table that was made again by a revision.
                 " ".join(line.replace('"', "").split()).strip(", )")
                 for line in re.split(_PARTS, _LIST.sub(r"\1\2", row["sql"]))
             )

@@ -48,8 +48,8 @@ DAILY: dict[str, Daily] = {
 def let_go(register: Registry, vms: int) -> None:
     """Have so many VMs come and go."""
     for n in range(vms // PER_REQUEST):
-        asked = add_request(register, PER_REQUEST, name=f"gone-{n}")
-        register.requests.delete(asked.id, actor=ACTOR)
+        request = add_request(register, PER_REQUEST, name=f"gone-{n}")
+        register.requests.delete(request.id, actor=ACTOR)
 
 
 def units(register: Registry, raw: RawSql) -> dict[str, int]:

@@ -53,14 +53,14 @@ def test_what_differs_is_reported_and_after_its_repair_ledger_and_host_agree(
         assert site.registry.vms.get(gone.id).observed == "lost"
         assert site.registry.vms.get(kept.id).observed == "running"
         assert site.registry.check() == []
-        told = site.registry.differences.list()
-        assert {each.difference for each in told} == {
+        shown = site.registry.differences.list()
+        assert {each.difference for each in shown} == {
             Difference.VM_MISSING,
             Difference.UNKNOWN_MARK,
         }
-        assert str(gone.id) in {each.subject for each in told}
-        assert domain_name(str(later.id)) in {each.subject for each in told}
-        assert str(kept.id) not in {each.subject for each in told}
+        assert str(gone.id) in {each.subject for each in shown}
+        assert domain_name(str(later.id)) in {each.subject for each in shown}
+        assert str(kept.id) not in {each.subject for each in shown}
 
         # What runs is switched off by hand before: no repair does that.
         running = domain_name(str(later.id))
@@ -70,8 +70,8 @@ def test_what_differs_is_reported_and_after_its_repair_ledger_and_host_agree(
             )
         virsh(host.uri, "destroy", running)
         site.report(host)
-        told = site.registry.differences.list()
-        for each in (each for each in told if each.on_confirmation is not None):
+        shown = site.registry.differences.list()
+        for each in (each for each in shown if each.on_confirmation is not None):
             site.registry.differences.repair(host.name, each.difference, each.subject, actor="cli")
         site.start("workers")
         eventually(lambda: site.sweep() or site.committed(host) == 1, within_s=PATIENCE_S)
@@ -97,8 +97,8 @@ def test_what_differs_is_reported_and_after_its_repair_ledger_and_host_agree(
 def has_left_disks_alone(site: Site, host: LabHost) -> bool:
     site.sweep()
     site.report(host)
-    told = site.registry.differences.list()
-    return bool(told) and all(each.what.startswith("volume ") for each in told)
+    shown = site.registry.differences.list()
+    return bool(shown) and all(each.what.startswith("volume ") for each in shown)
 
 
 def agrees(site: Site, host: LabHost) -> bool:

@@ -79,8 +79,8 @@ def test_inputs_go_first_and_their_rounds_stay(lived: Registry, raw: RawSql) -> 
     assert lived.rounds.get(1).stored is None
     assert lived.rounds.get(1).placed == 1
     assert rows(raw, "assignments") == 2
-    (told,) = lived.events.list(kind="history_purged")
-    assert told.reason == "2 inputs"
+    (event,) = lived.events.list(kind="history_purged")
+    assert event.reason == "2 inputs"
     assert lived.check() == []
 
 
@@ -157,7 +157,7 @@ def test_a_purge_takes_old_moves_and_plans_and_reads_no_others(
         ended(raw, now)
     raw.run("COMMIT")
     raw.run("ANALYZE")
-    register.retention.purge_batch(Periods())  # a changed schema is read anew
+    register.retention.purge_batch(Periods())  # a changed schema is read again
 
     with work() as after:
         assert not register.retention.purge_batch(Periods())
@@ -261,11 +261,11 @@ def test_an_operator_purges_by_command(
     age(raw, 8)
     monkeypatch.setenv("FUGA_DATABASE_URL", register_url)
 
-    told = CliRunner().invoke(db, ["purge", "--dry-run"]).stdout.splitlines()
+    shown = CliRunner().invoke(db, ["purge", "--dry-run"]).stdout.splitlines()
     still_there = rows(raw, "round_inputs")
     done = CliRunner().invoke(db, ["purge"]).stdout.splitlines()
 
-    assert told[0].split()[:3] == ["would", "delete", "2"]
+    assert shown[0].split()[:3] == ["would", "delete", "2"]
     assert still_there == 2
     assert done[0].split()[:2] == ["deleted", "2"]
     assert rows(raw, "round_inputs") == 0

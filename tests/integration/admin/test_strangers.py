@@ -89,9 +89,11 @@ def test_doctor_tells_a_trigger_that_does_something_else_under_our_name(file: Pa
     )
     registry = Registry.connect(f"sqlite:///{file}")
 
-    [told] = registry.check()
+    [problem] = registry.check()
 
-    assert told == ("the schema has trigger 'version_by_host' on hosts, which fuga makes otherwise")
+    assert problem == (
+        "the schema has trigger 'version_by_host' on hosts, which fuga makes otherwise"
+    )
     registry.close()
 
 

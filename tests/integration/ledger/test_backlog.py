@@ -21,11 +21,11 @@ def placing_one_each(register: Registry, raw: RawSql, waiting: int) -> int:
     lease = take_lease(register)
     (host,) = register.hosts.list().items
     name = f"w{waiting}"
-    asked = [add_request(register, waiting, name=f"{name}-{n}") for n in range(4)]
+    requested = [add_request(register, waiting, name=f"{name}-{n}") for n in range(4)]
     if raw.dialect == "postgresql":
         raw.run("ANALYZE")
-    parts = tuple(Placement(request_id=each.id, host_id=host.id, count=1) for each in asked)
-    why = {each.id: WaitingStatus(count=waiting - 1, reason="no_room") for each in asked}
+    parts = tuple(Placement(request_id=each.id, host_id=host.id, count=1) for each in requested)
+    why = {each.id: WaitingStatus(count=waiting - 1, reason="no_room") for each in requested}
     # The first of a process reads what the database says of itself.
     for _ in range(2):
         version = register.hosts.get(host.name).version
@@ -33,7 +33,7 @@ def placing_one_each(register: Registry, raw: RawSql, waiting: int) -> int:
         with work() as done:
             placed = register.rounds.commit_round(commit)
         assert len(placed.assignment_ids) == 4
-    for each in asked:
+    for each in requested:
         register.requests.delete(each.id, actor=ACTOR)
     return done.units
 
@@ -74,8 +74,8 @@ def test_a_request_is_placed_with_its_last_vm_and_says_how_many(register: Regist
     for count in (2, 1):
         place(register, request, host, count, lease)
 
-    told = register.events.list(subject_id=str(request.id), kind="request_state")
-    assert [(each.to_state, each.data) for each in told[-2:]] == [
+    event = register.events.list(subject_id=str(request.id), kind="request_state")
+    assert [(each.to_state, each.data) for each in event[-2:]] == [
         ("partly_placed", {"wanted": 3, "placed": 2}),
         ("placed", {"wanted": 3, "placed": 3}),
     ]

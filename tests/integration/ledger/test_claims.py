@@ -291,13 +291,13 @@ def test_a_build_that_takes_too_long_is_ended_and_decided_again_elsewhere(
     with pytest.raises(ClaimLostError, match="no worker has it, and it is quarantined"):
         register.assignments.extend(build.claim, 60)
     register.assignments.extend(younger.claim, 60)
-    [told] = [
+    [events] = [
         event
         for event in register.events.list(subject_id=str(assignments[0]))
         if event.to_state == "quarantined"
     ]
-    assert (told.actor, told.reason) == ("control", "its build took longer than 900 s")
-    assert register.vms.get(build.vm_id).last_error == told.reason
+    assert (events.actor, events.reason) == ("control", "its build took longer than 900 s")
+    assert register.vms.get(build.vm_id).last_error == events.reason
     lease = take_lease(register)
     assert register.rounds.read_cluster(lease).requests == ()  # its absence is not proven
     assert (DELETE, assignments[0]) in [

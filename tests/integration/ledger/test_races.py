@@ -530,8 +530,8 @@ def test_hosts_that_fall_silent_together_are_locked_in_the_order_of_all_writers(
     """Places before requests, of all hosts: who goes by that order meets no deadlock."""
     first, second = sorted(a_cluster(register, hosts=2), key=lambda host: host.id)
     lease = take_lease(register)
-    asked = [add_request(register) for _ in range(2)]
-    for request, host in zip(asked, (first, second), strict=True):
+    requested = [add_request(register) for _ in range(2)]
+    for request, host in zip(requested, (first, second), strict=True):
         place(register, request, host, lease=lease)
 
     with raw_sql(register_url) as prompt, ThreadPoolExecutor(1) as pool:
@@ -540,11 +540,11 @@ def test_hosts_that_fall_silent_together_are_locked_in_the_order_of_all_writers(
         prompt.run("SELECT 1 FROM assignments WHERE host_id = ? FOR UPDATE", second.id)
         silent = pool.submit(fall_silent, register, (first, second))
         wait_until_somebody_waits(raw, silent)
-        prompt.run("SELECT 1 FROM requests WHERE id = ? FOR UPDATE", asked[0].id)
+        prompt.run("SELECT 1 FROM requests WHERE id = ? FOR UPDATE", requested[0].id)
         prompt.run("COMMIT")
         silent.result(30)
 
-    assert {register.requests.get(each.id).state for each in asked} == {"pending"}
+    assert {register.requests.get(each.id).state for each in requested} == {"pending"}
     reasons = {event.reason for event in register.events.list(kind="request_state") if event.reason}
     assert reason.format(first.name, second.name) in reasons
     assert register.check() == []

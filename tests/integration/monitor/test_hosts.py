@@ -10,7 +10,9 @@ from uuid import uuid4
 import pytest
 
 from hypervisor import DomainSpec, HostConnection, Mark, domain_name, volume_name
+from lab.cluster import LabHost
 from registry import HostHealth
+from registry.requests import Vm
 from tests.integration.workers.site import Site, open_site, virsh
 from tests.servers.lab_hosts import LabCluster, lab_cluster  # noqa: F401
 from tests.servers.running import eventually
@@ -44,6 +46,19 @@ def polls(site: Site, name: str) -> int:
     """Tell whether, and how often of late, a host was looked at: its last look's time."""
     at = site.registry.hosts.get(name).last_polled_at
     return round(at.timestamp() * 1e6) if at else 0
+
+
+def a_running_vm(site: Site, lab: LabCluster) -> tuple[LabHost, Vm]:
+    """Start a monitor and workers for the first host, and a VM there."""
+    host = lab.hosts[0]
+    site.add_host(host, reported=False)
+    site.start("monitor", **SETTINGS)
+    site.start("workers")
+    eventually(lambda: polls(site, host.name))
+    site.request(host)
+    eventually(site.all_run)
+    [vm] = site.vms()
+    return host, vm
 
 
 def test_a_frozen_libvirtd_and_a_frozen_guest_delay_no_other_host(
@@ -90,14 +105,7 @@ def test_a_frozen_libvirtd_and_a_frozen_guest_delay_no_other_host(
 
 
 def test_capacity_and_consumption_are_read(site: Site, lab: LabCluster) -> None:
-    host = lab.hosts[0]
-    site.add_host(host, reported=False)
-    site.start("monitor", **SETTINGS)
-    site.start("workers")
-    eventually(lambda: polls(site, host.name))
-    site.request(host)
-    eventually(site.all_run)
-    [vm] = site.vms()
+    host, vm = a_running_vm(site, lab)
     host_id = site.registry.hosts.get(host.name).id
 
     def guest_is_seen_working() -> bool:
@@ -125,14 +133,7 @@ def test_capacity_and_consumption_are_read(site: Site, lab: LabCluster) -> None:
 
 
 def test_a_vm_that_goes_missing_is_an_event_and_the_vm_is_lost(site: Site, lab: LabCluster) -> None:
-    host = lab.hosts[0]
-    site.add_host(host, reported=False)
-    site.start("monitor", **SETTINGS)
-    site.start("workers")
-    eventually(lambda: polls(site, host.name))
-    site.request(host)
-    eventually(site.all_run)
-    [vm] = site.vms()
+    host, vm = a_running_vm(site, lab)
 
     virsh(host.uri, "destroy", str(vm.id))
     virsh(host.uri, "undefine", str(vm.id))
@@ -148,14 +149,7 @@ def test_a_vm_that_goes_missing_is_an_event_and_the_vm_is_lost(site: Site, lab: 
 def test_a_guest_that_powers_itself_off_is_stopped_and_stays_so(
     site: Site, lab: LabCluster
 ) -> None:
-    host = lab.hosts[0]
-    site.add_host(host, reported=False)
-    site.start("monitor", **SETTINGS)
-    site.start("workers")
-    eventually(lambda: polls(site, host.name))
-    site.request(host)
-    eventually(site.all_run)
-    [vm] = site.vms()
+    host, vm = a_running_vm(site, lab)
 
     virsh(host.uri, "destroy", str(vm.id))
 

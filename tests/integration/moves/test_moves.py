@@ -25,13 +25,13 @@ from workers.context import MoveOptions, TaskOutcome
 def test_a_guest_moves_live_and_leaves_nothing_behind(world: MovingWorld) -> None:
     vm = world.running()
 
-    asked = world.ask(vm)
-    assert (asked.state, asked.kind) == ("pending", "live")
-    assert (asked.from_host, asked.to_host) == ("h1", "h2")
+    move = world.ask(vm)
+    assert (move.state, move.kind) == ("pending", "live")
+    assert (move.from_host, move.to_host) == ("h1", "h2")
     assert world.committed() == {"h1": 3072, "h2": 3072, "h3": 0}
-    assert world.move(asked) == TaskOutcome.DONE
+    assert world.move(move) == TaskOutcome.DONE
 
-    moved = world.get(asked)
+    moved = world.get(move)
     assert (moved.state, moved.downtime_ms, moved.last_error) == ("moved", 150, None)
     assert world.hosts["h1"].started == [str(vm.id)]  # and never again
     assert world.hosts["h2"].started == []
@@ -55,9 +55,9 @@ def test_a_host_receives_moves_at_the_address_of_its_label(
 def test_a_vm_that_is_off_moves_with_its_disk(world: MovingWorld) -> None:
     vm = world.stopped()
 
-    asked = world.ask(vm)
-    assert asked.kind == "cold"
-    assert world.move(asked) == TaskOutcome.DONE
+    move = world.ask(vm)
+    assert move.kind == "cold"
+    assert world.move(move) == TaskOutcome.DONE
 
     assert world.vm(vm).observed == "stopped"
     world.assert_settled(vm, "h2", off=True)
@@ -106,9 +106,9 @@ def test_what_cannot_be_moved_says_why(world: MovingWorld) -> None:
     deleted = world.running()
     world.registry.vms.delete(deleted.id, actor=ACTOR)
 
-    def obstacle(of: object, host: str, **asked: bool) -> str:
+    def obstacle(of: object, host: str, **requested: bool) -> str:
         with pytest.raises(MoveRefusedError) as refused:
-            world.ask(of, host, **asked)  # type: ignore[arg-type]
+            world.ask(of, host, **requested)  # type: ignore[arg-type]
         return refused.value.obstacle
 
     assert obstacle(vm, "h1") == "same_host"
@@ -147,36 +147,36 @@ def test_a_group_that_keeps_apart_is_kept_while_its_vm_moves(world: MovingWorld)
 
 def test_a_move_that_nobody_began_is_cancelled_at_once(world: MovingWorld) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
 
-    cancelled = world.registry.moves.cancel(asked.id, actor=ACTOR)
+    cancelled = world.registry.moves.cancel(move.id, actor=ACTOR)
 
     assert (cancelled.state, cancelled.cancelled_by) == ("cancelled", ACTOR)
     assert world.movers.log == []
     world.assert_settled(vm, "h1")
     with pytest.raises(ConflictError, match="it is cancelled"):
-        world.registry.moves.cancel(asked.id, actor=ACTOR)
+        world.registry.moves.cancel(move.id, actor=ACTOR)
 
 
 def test_a_move_is_cancelled_in_the_middle(world: MovingWorld) -> None:
     vm = world.running()
-    asked = world.ask(vm)
-    world.movers.during = lambda: world.registry.moves.cancel(asked.id, actor=ACTOR)
+    move = world.ask(vm)
+    world.movers.during = lambda: world.registry.moves.cancel(move.id, actor=ACTOR)
 
-    assert world.move(asked, lease_s=0.0001) == TaskOutcome.FAILED
+    assert world.move(move, lease_s=0.0001) == TaskOutcome.FAILED
 
-    assert world.get(asked).state == "cancelled"
+    assert world.get(move).state == "cancelled"
     world.assert_settled(vm, "h1")
 
 
 def test_a_host_that_cannot_take_it_fails_the_move_and_is_avoided(world: MovingWorld) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
     world.movers.refuse(MigrationObstacle.CPU_MODEL, "it lacks avx512f")
 
-    assert world.move(asked) == TaskOutcome.FAILED
+    assert world.move(move) == TaskOutcome.FAILED
 
-    failed = world.get(asked)
+    failed = world.get(move)
     assert failed.state == "failed"
     assert "avx512f" in str(failed.last_error)
     world.assert_settled(vm, "h1")
@@ -189,13 +189,13 @@ def test_wherever_libvirts_call_breaks_the_guest_runs_once_and_is_known(
     world: MovingWorld, breaks: Breaks
 ) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
     world.movers.fail(breaks)
 
-    world.move(asked)
+    world.move(move)
 
     there = breaks in {Breaks.SWITCHED, Breaks.DONE, Breaks.ARRIVED}
-    assert world.get(asked).state == ("moved" if there else "failed")
+    assert world.get(move).state == ("moved" if there else "failed")
     world.assert_settled(vm, "h2" if there else "h1")
 
 
@@ -227,13 +227,13 @@ def test_another_worker_finds_out_what_became_of_a_move(
     world: MovingWorld, checkpoint: str
 ) -> None:
     vm = world.running()
-    asked = world.ask(vm)
-    kill_worker(world, asked, checkpoint)
-    assert world.get(asked).state == "moving"
+    move = world.ask(vm)
+    kill_worker(world, move, checkpoint)
+    assert world.get(move).state == "moving"
 
-    assert world.move(asked, "w2") != TaskOutcome.NOT_OURS
+    assert world.move(move, "w2") != TaskOutcome.NOT_OURS
 
-    assert world.get(asked).state == "moved"
+    assert world.get(move).state == "moved"
     world.assert_settled(vm, "h2")
 
 
@@ -241,16 +241,16 @@ def test_a_move_without_room_that_other_workers_took_over_ends_with_that_reason(
     world: MovingWorld,
 ) -> None:
     vm = world.running()
-    asked = world.ask(vm)
-    kill_worker(world, asked, "move.after_volumes")
+    move = world.ask(vm)
+    kill_worker(world, move, "move.after_volumes")
     full = OperationFailedError("live_move", "No space left on device", 38)
     for attempt in range(2, moves.MAX_ATTEMPTS + 1):
         world.movers.fail(Breaks.COPYING, full)
-        assert world.move(asked, f"w{attempt}") == TaskOutcome.HANDED_BACK
+        assert world.move(move, f"w{attempt}") == TaskOutcome.HANDED_BACK
 
-    assert world.move(asked, "last") == TaskOutcome.FAILED
+    assert world.move(move, "last") == TaskOutcome.FAILED
 
-    ended = world.get(asked)
+    ended = world.get(move)
     assert ended.state == "failed"
     assert "No space left on device" in str(ended.last_error)
     world.assert_settled(vm, "h1")
@@ -258,17 +258,17 @@ def test_a_move_without_room_that_other_workers_took_over_ends_with_that_reason(
 
 def test_a_move_whose_workers_only_died_says_so(world: MovingWorld) -> None:
     vm = world.running()
-    asked = world.ask(vm)
-    kill_worker(world, asked, "move.after_volumes")
+    move = world.ask(vm)
+    kill_worker(world, move, "move.after_volumes")
     for _ in range(1, moves.MAX_ATTEMPTS):
         world.movers.during = kill
         with pytest.raises(KilledError):
-            world.move(asked)
-        world.let_claim_end(asked)
+            world.move(move)
+        world.let_claim_end(move)
 
-    assert world.move(asked, "last") == TaskOutcome.FAILED
+    assert world.move(move, "last") == TaskOutcome.FAILED
 
-    assert world.get(asked).last_error == "its worker ended"
+    assert world.get(move).last_error == "its worker ended"
     world.assert_settled(vm, "h1")
 
 
@@ -285,11 +285,11 @@ def test_another_worker_copies_a_disk_again_that_may_have_been_written_to(
     world: MovingWorld, checkpoint: str
 ) -> None:
     vm = world.stopped()
-    asked = world.ask(vm)
-    kill_worker(world, asked, checkpoint)
+    move = world.ask(vm)
+    kill_worker(world, move, checkpoint)
     write_to_disk(world, vm, "h1")
 
-    assert world.move(asked, "w2") == TaskOutcome.DONE
+    assert world.move(move, "w2") == TaskOutcome.DONE
 
     there = world.hosts["h2"]
     arrived = there.volumes[there.volume_of(str(vm.id)) or ""]
@@ -299,14 +299,14 @@ def test_another_worker_copies_a_disk_again_that_may_have_been_written_to(
 
 def test_a_copy_of_a_former_worker_waits_for_its_silent_source(world: MovingWorld) -> None:
     vm = world.stopped()
-    asked = world.ask(vm)
-    kill_worker(world, asked, "move.after_move")
+    move = world.ask(vm)
+    kill_worker(world, move, "move.after_move")
     name = write_to_disk(world, vm, "h1")
     world.hosts["h1"].unreachable = True
 
-    assert world.move(asked, "w2") == TaskOutcome.HANDED_BACK
+    assert world.move(move, "w2") == TaskOutcome.HANDED_BACK
 
-    assert world.get(asked).state == "moving"
+    assert world.get(move).state == "moving"
     assert name in world.hosts["h1"].volumes
     world.hosts["h1"].unreachable = False
     world.sweep()
@@ -318,21 +318,21 @@ def test_a_worker_that_stood_still_removes_nothing_that_arrived_meanwhile(
     world: MovingWorld, monkeypatch: pytest.MonkeyPatch, found: str
 ) -> None:
     vm = world.stopped()
-    asked = world.ask(vm)
-    kill_worker(world, asked, "move.after_volumes" if found == "nothing" else "move.after_move")
+    move = world.ask(vm)
+    kill_worker(world, move, "move.after_volumes" if found == "nothing" else "move.after_move")
     there = world.hosts["h2"]
     find = there.find
 
     def stand_still(vm_id: str, **how: Any) -> Any:
         seen = find(vm_id, **how)
         monkeypatch.undo()
-        world.let_claim_end(asked)
-        assert world.move(asked, "w3") == TaskOutcome.DONE
+        world.let_claim_end(move)
+        assert world.move(move, "w3") == TaskOutcome.DONE
         return seen
 
     monkeypatch.setattr(there, "find", stand_still)
 
-    assert world.move(asked, "w2") == TaskOutcome.CLAIM_LOST
+    assert world.move(move, "w2") == TaskOutcome.CLAIM_LOST
 
     world.assert_settled(vm, "h2", off=True)
 
@@ -341,35 +341,35 @@ def test_a_worker_overtaken_writes_nothing_but_how_long_the_guest_stood_still(
     world: MovingWorld,
 ) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
 
     def overtake(reached: str) -> None:
         if reached == "move.after_move":
-            world.let_claim_end(asked)
-            assert world.move(asked, "w2") == TaskOutcome.DONE
-            assert world.get(asked).downtime_ms is None
-            taken_over.append(world.get(asked))
+            world.let_claim_end(move)
+            assert world.move(move, "w2") == TaskOutcome.DONE
+            assert world.get(move).downtime_ms is None
+            taken_over.append(world.get(move))
 
     taken_over: list[Move] = []
-    assert world.move(asked, checkpoint=overtake) == TaskOutcome.CLAIM_LOST
+    assert world.move(move, checkpoint=overtake) == TaskOutcome.CLAIM_LOST
     world.assert_settled(vm, "h2")
     [seen] = taken_over
-    assert world.get(asked) == replace(seen, downtime_ms=150)
+    assert world.get(move) == replace(seen, downtime_ms=150)
 
 
 def test_a_worker_that_took_over_ends_what_the_former_still_does(world: MovingWorld) -> None:
     """It was stopped, its child is not: the guest must not leave while we say that it stays."""
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
     outcomes = []
 
     def take_over() -> None:
-        world.let_claim_end(asked)
-        outcomes.append(world.move(asked, "w2"))
+        world.let_claim_end(move)
+        outcomes.append(world.move(move, "w2"))
 
     world.movers.during = take_over
 
-    outcomes.append(world.move(asked))
+    outcomes.append(world.move(move))
 
     assert TaskOutcome.DONE in outcomes
     world.assert_settled(vm, "h2")
@@ -380,38 +380,38 @@ def test_a_worker_that_took_over_ends_what_the_former_still_does(world: MovingWo
 
 def test_a_vm_deleted_before_its_move_began_goes(world: MovingWorld) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
     world.registry.vms.delete(vm.id, actor=ACTOR)
 
     world.sweep()
     world.sweep()
 
-    assert world.get(asked).state == "cancelled"
+    assert world.get(move).state == "cancelled"
     assert_gone(world, vm)
 
 
 def test_a_vm_deleted_while_it_moves_goes_at_both_ends(world: MovingWorld) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
     world.movers.during = lambda: world.registry.vms.delete(vm.id, actor=ACTOR)
 
-    world.move(asked, lease_s=0.0001)
+    world.move(move, lease_s=0.0001)
     world.sweep()
     world.sweep()
 
-    assert world.get(asked).state == "cancelled"
+    assert world.get(move).state == "cancelled"
     assert_gone(world, vm)
 
 
 def test_a_vm_deleted_right_after_it_arrived_goes(world: MovingWorld) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
 
     def delete(reached: str) -> None:
         if reached == "move.after_look":
             world.registry.vms.delete(vm.id, actor=ACTOR)
 
-    world.move(asked, checkpoint=delete)
+    world.move(move, checkpoint=delete)
     world.sweep()
     world.sweep()
 
@@ -420,8 +420,8 @@ def test_a_vm_deleted_right_after_it_arrived_goes(world: MovingWorld) -> None:
 
 def assert_gone(world: MovingWorld, vm: object) -> None:
     found = world.registry.vms.get(vm.id)  # type: ignore[attr-defined]
-    told = [e for e in world.registry.events.list(kind="vm_desired") if e.subject_id == str(vm.id)]  # type: ignore[attr-defined]
-    assert [each.event for each in told] == ["delete"]  # once, however many ends it had
+    event = [e for e in world.registry.events.list(kind="vm_desired") if e.subject_id == str(vm.id)]  # type: ignore[attr-defined]
+    assert [each.event for each in event] == ["delete"]  # once, however many ends it had
     assert found.deleted_at is not None
     assert all(host.domains == {} for host in world.hosts.values())
     assert all(set(host.volumes) == {"base.qcow2"} for host in world.hosts.values())
@@ -431,7 +431,7 @@ def assert_gone(world: MovingWorld, vm: object) -> None:
 
 def test_power_waits_for_the_move(world: MovingWorld) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
     seen = []
 
     def stop() -> None:
@@ -439,7 +439,7 @@ def test_power_waits_for_the_move(world: MovingWorld) -> None:
         seen.append(world.registry.power.claim(vm.id, "p1", 60))
 
     world.movers.during = stop
-    assert world.move(asked) == TaskOutcome.DONE
+    assert world.move(move) == TaskOutcome.DONE
 
     assert seen == [None]
     step = world.registry.power.claim(vm.id, "p1", 60)
@@ -449,22 +449,22 @@ def test_power_waits_for_the_move(world: MovingWorld) -> None:
 
 def test_a_move_waits_for_power(world: MovingWorld) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
     world.registry.vms.change_power(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
 
-    assert world.move(asked) == TaskOutcome.NOT_OURS
-    assert world.get(asked).state == "pending"
+    assert world.move(move) == TaskOutcome.NOT_OURS
+    assert world.get(move).state == "pending"
 
 
 def test_a_guest_that_powers_itself_off_meanwhile_is_where_its_disk_is(world: MovingWorld) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
     here = world.hosts["h1"]
     world.movers.during = lambda: here.power_off(str(vm.id), run=here.domains[str(vm.id)].run or 0)
 
-    world.move(asked)
+    world.move(move)
 
-    assert world.get(asked).state == "failed"
+    assert world.get(move).state == "failed"
     world.report("h1")
     assert world.vm(vm).observed == "stopped"
     world.assert_settled(vm, "h1", off=True)
@@ -475,19 +475,19 @@ def test_a_guest_that_powers_itself_off_meanwhile_is_where_its_disk_is(world: Mo
 
 def test_a_silent_source_leaves_the_move_open_until_it_answers(world: MovingWorld) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
 
     def cut() -> None:
         world.hosts["h1"].unreachable = True
 
     world.movers.during = cut
-    assert world.move(asked) == TaskOutcome.HANDED_BACK
-    assert world.get(asked).state == "moving"
+    assert world.move(move) == TaskOutcome.HANDED_BACK
+    assert world.get(move).state == "moving"
 
     world.hosts["h1"].unreachable = False
     world.sweep()
     world.sweep()
-    assert world.get(asked).state in {"moved", "failed"}
+    assert world.get(move).state in {"moved", "failed"}
     world.assert_settled(vm, str(world.vm(vm).host))
 
 
@@ -495,15 +495,15 @@ def test_a_silent_destination_does_not_keep_a_guest_that_runs_where_it_was(
     world: MovingWorld,
 ) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
 
     def cut() -> None:
         world.hosts["h2"].unreachable = True
 
     world.movers.during = cut
-    assert world.move(asked) == TaskOutcome.FAILED
+    assert world.move(move) == TaskOutcome.FAILED
 
-    assert world.get(asked).state == "failed"
+    assert world.get(move).state == "failed"
     assert world.vm(vm).host == "h1"
     assert world.committed()["h2"] == 3072  # until it is seen that nothing is there
     world.hosts["h2"].unreachable = False
@@ -512,14 +512,14 @@ def test_a_silent_destination_does_not_keep_a_guest_that_runs_where_it_was(
 
 def test_what_reports_say_in_the_middle_of_a_move_changes_nothing(world: MovingWorld) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
 
     def look(reached: str) -> None:
         if reached == "move.after_move":  # the source has forgotten it by now
             world.report("h1")
             world.report("h2")
 
-    assert world.move(asked, checkpoint=look) == TaskOutcome.DONE
+    assert world.move(move, checkpoint=look) == TaskOutcome.DONE
 
     assert [each for each in events(world, vm) if each == "vm_missing"] == []
     world.assert_settled(vm, "h2")
@@ -538,14 +538,14 @@ def test_a_source_that_is_fenced_in_the_middle_does_not_end_a_guest_that_arrived
     world: MovingWorld,
 ) -> None:
     vm = world.running()
-    asked = world.ask(vm)
-    kill_worker(world, asked, "move.after_move")
+    move = world.ask(vm)
+    kill_worker(world, move, "move.after_move")
     fence(world, "h1")
     assert world.vm(vm).observed == "running"
 
     world.sweep()
 
-    assert world.get(asked).state == "moved"
+    assert world.get(move).state == "moved"
     assert world.vm(vm).host == "h2"
     assert world.runs(vm) == ["h2"]
 
@@ -554,15 +554,15 @@ def test_a_vm_whose_source_is_fenced_before_it_arrived_waits_for_a_place(
     world: MovingWorld,
 ) -> None:
     vm = world.running()
-    asked = world.ask(vm)
-    kill_worker(world, asked, "move.after_volumes")
+    move = world.ask(vm)
+    kill_worker(world, move, "move.after_volumes")
     fence(world, "h1")
     assert world.vm(vm).host is None
 
     world.sweep()
     world.sweep()
 
-    assert world.get(asked).state == "failed"
+    assert world.get(move).state == "failed"
     assert world.registry.requests.get(vm.request_id).state == "pending"
     assert world.vm(vm).observed == "absent"
     assert world.committed() == {"h1": 0, "h2": 0, "h3": 0}
@@ -576,12 +576,12 @@ def test_a_vm_whose_source_is_fenced_before_its_move_began_waits_for_a_place(
     vm = world.running()
     if is_switched:  # no move begins before, and no worker switches what has no place
         world.registry.vms.change_power(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
-    asked = world.ask(vm)
+    move = world.ask(vm)
     fence(world, "h1")
 
     world.sweep()
 
-    assert world.get(asked).state == "failed"
+    assert world.get(move).state == "failed"
     assert world.vm(vm).observed == "absent"
     assert world.committed() == {"h1": 0, "h2": 0, "h3": 0}
     assert world.registry.check() == []
@@ -589,24 +589,24 @@ def test_a_vm_whose_source_is_fenced_before_its_move_began_waits_for_a_place(
 
 def test_a_move_that_has_not_begun_ends_when_its_destination_is_fenced(world: MovingWorld) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
     fence(world, "h2")
 
     world.sweep()
 
-    assert world.get(asked).state == "failed"
+    assert world.get(move).state == "failed"
     world.assert_settled(vm, "h1")
 
 
 def test_a_destination_that_is_fenced_frees_its_room_and_the_vm_stays(world: MovingWorld) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
     fence(world, "h2")
 
     assert world.committed()["h2"] == 0
-    world.move(asked)
+    world.move(move)
 
-    assert world.get(asked).state == "failed"
+    assert world.get(move).state == "failed"
     assert world.vm(vm).host == "h1"
     assert world.registry.check() == []
 
@@ -615,17 +615,17 @@ def test_a_vm_whose_destination_is_fenced_after_it_left_starts_again_from_its_di
     world: MovingWorld,
 ) -> None:
     vm = world.running()
-    asked = world.ask(vm)
-    kill_worker(world, asked, "move.after_move")
+    move = world.ask(vm)
+    kill_worker(world, move, "move.after_move")
     assert world.runs(vm) == ["h2"]
     fence(world, "h2")
     world.report("h1")
     assert "vm_missing" not in events(world, vm)  # the worker at the move tells where it is
 
-    assert world.move(asked, "w2") != TaskOutcome.NOT_OURS
+    assert world.move(move, "w2") != TaskOutcome.NOT_OURS
 
-    assert world.get(asked).state == "failed"
-    assert "h2 was fenced" in str(world.get(asked).last_error)
+    assert world.get(move).state == "failed"
+    assert "h2 was fenced" in str(world.get(move).last_error)
     world.hosts["h2"].unreachable = False
     world.report("h1")
     assert world.vm(vm).observed == "running"
@@ -636,7 +636,7 @@ def test_a_destination_that_returns_from_its_fence_with_the_vm_does_not_get_it(
     world: MovingWorld,
 ) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
 
     def return_from_fence(reached: str) -> None:
         if reached == "move.after_look":
@@ -645,26 +645,26 @@ def test_a_destination_that_returns_from_its_fence_with_the_vm_does_not_get_it(
             world.hosts["h2"].domains = there
             world.hosts["h2"].unreachable = False
 
-    assert world.move(asked, checkpoint=return_from_fence) == TaskOutcome.CLAIM_LOST
+    assert world.move(move, checkpoint=return_from_fence) == TaskOutcome.CLAIM_LOST
     world.hosts["h2"].domains.clear()  # as a leftover is
-    world.let_claim_end(asked)
+    world.let_claim_end(move)
 
-    assert world.move(asked, "w2") != TaskOutcome.NOT_OURS
+    assert world.move(move, "w2") != TaskOutcome.NOT_OURS
 
-    assert world.get(asked).state == "failed"
+    assert world.get(move).state == "failed"
     world.assert_settled(vm, "h1")
 
 
 def test_a_move_to_a_host_that_was_fenced_meanwhile_is_not_begun_again(world: MovingWorld) -> None:
     vm = world.running()
-    asked = world.ask(vm)
-    kill_worker(world, asked, "move.after_volumes")
+    move = world.ask(vm)
+    kill_worker(world, move, "move.after_volumes")
     fence(world, "h2")
     world.hosts["h2"].unreachable = False
 
-    assert world.move(asked, "w2") != TaskOutcome.NOT_OURS
+    assert world.move(move, "w2") != TaskOutcome.NOT_OURS
 
-    assert world.get(asked).state == "failed"
+    assert world.get(move).state == "failed"
     assert world.movers.log == []
     world.assert_settled(vm, "h1")
 
@@ -693,19 +693,19 @@ def test_a_moving_vm_keeps_its_labels_and_its_wish(world: MovingWorld) -> None:
 
 
 def test_no_more_moves_begin_than_a_host_may_have(world: MovingWorld) -> None:
-    asked = [world.ask(world.running()) for _ in range(2)]
+    requested = [world.ask(world.running()) for _ in range(2)]
     also: list[TaskOutcome] = []
     one = MoveOptions(limits=MoveLimits(per_host=1, everywhere=8))
-    world.movers.during = lambda: also.append(world.move(asked[1], "w2", moves=one))
+    world.movers.during = lambda: also.append(world.move(requested[1], "w2", moves=one))
 
-    assert world.move(asked[0], moves=one) == TaskOutcome.DONE
+    assert world.move(requested[0], moves=one) == TaskOutcome.DONE
 
     assert also == [TaskOutcome.NOT_OURS]
-    assert world.move(asked[1], "w2", moves=one) == TaskOutcome.DONE
+    assert world.move(requested[1], "w2", moves=one) == TaskOutcome.DONE
 
 
 def test_the_end_of_a_move_sends_what_has_room_then_and_nothing_else(world: MovingWorld) -> None:
-    asked = [world.ask(world.running(), host) for host in ("h2", "h2", "h3")]
+    requested = [world.ask(world.running(), host) for host in ("h2", "h2", "h3")]
     world.registry.assignments.send_due_tasks()  # all are sent, so the sweep gives them time
     limits = MoveLimits(per_host=1, everywhere=8)
     meanwhile: list[Due] = []
@@ -714,10 +714,10 @@ def test_the_end_of_a_move_sends_what_has_room_then_and_nothing_else(world: Movi
     )
     sent: list[Due] = []
 
-    world.move(asked[0], moves=MoveOptions(limits=limits), send=sent.append)
+    world.move(requested[0], moves=MoveOptions(limits=limits), send=sent.append)
 
     assert meanwhile == []
-    assert [each.id for each in sent if each.task == "workers.move_vm"] == [asked[1].id]
+    assert [each.id for each in sent if each.task == "workers.move_vm"] == [requested[1].id]
     assert (
         len(world.registry.move_steps.mark_next_moves_sent(MoveLimits(per_host=2, everywhere=1)))
         == 1
@@ -731,15 +731,15 @@ def test_a_guest_that_went_off_where_it_had_arrived_is_judged_by_how_it_did(
     world: MovingWorld, off_reason: str, power: str | None
 ) -> None:
     vm = world.running("h1")
-    asked = world.ask(vm)
-    kill_worker(world, asked, "move.after_move")
+    move = world.ask(vm)
+    kill_worker(world, move, "move.after_move")
     there = world.hosts["h2"].domains
     there[str(vm.id)] = replace(
         there[str(vm.id)], state=DomainState.STOPPED, run=None, off_reason=off_reason
     )
     world.report("h2")  # its place is h1 still
 
-    assert world.move(asked, "w2") == TaskOutcome.DONE
+    assert world.move(move, "w2") == TaskOutcome.DONE
     world.report("h2")
 
     found = world.vm(vm)

@@ -73,24 +73,24 @@ def test_a_host_is_emptied_and_each_vm_finds_a_place(
 ) -> None:
     vms = [world.running("h1") for _ in range(5)]
     world.registry.hosts.change_admin("h1", HostAdminEvent.DRAIN, actor=ACTOR)
-    asked = evacuate(world, "h1")
-    assert (asked.state, asked.moves) == ("pending", 0)
+    requested = evacuate(world, "h1")
+    assert (requested.state, requested.moves) == ("pending", 0)
 
     centre.advance()
 
-    proposed = world.registry.plans.get(asked.id)
+    proposed = world.registry.plans.get(requested.id)
     assert (proposed.state, proposed.moves, proposed.not_moved) == ("proposed", 5, ())
     assert proposed.before is not None
     assert proposed.after is not None
     assert proposed.before["hosts_in_use"] == 1
     assert proposed.after["hosts_in_use"] >= 1
     assert world.committed()["h1"] == 5 * 3072  # nothing moves before it is approved
-    assert {each.from_host for each in world.registry.plans.moves(asked.id)} == {"h1"}
+    assert {each.from_host for each in world.registry.plans.moves(requested.id)} == {"h1"}
     centre.advance()
     assert world.movers.log == []
 
-    world.registry.plans.approve(asked.id, actor="boss")
-    done = carry_out(world, centre, asked)
+    world.registry.plans.approve(requested.id, actor="boss")
+    done = carry_out(world, centre, requested)
 
     assert (done.state, done.approved_by, done.failed) == ("done", "boss", 0)
     world.sweep()
@@ -99,7 +99,7 @@ def test_a_host_is_emptied_and_each_vm_finds_a_place(
     assert all(len(world.runs(vm)) == 1 for vm in vms)
     assert world.registry.check() == []
     moves = world.registry.moves.list(limit=500).items
-    assert {each.reason for each in moves} == {f"plan {asked.id}: evacuates"}
+    assert {each.reason for each in moves} == {f"plan {requested.id}: evacuates"}
 
 
 def test_a_group_that_keeps_together_moves_whole(world: MovingWorld, centre: PlanExecutor) -> None:
@@ -139,8 +139,8 @@ def test_what_has_no_place_is_named_with_what_is_short(
 
     found = world.registry.plans.get(plan.id)
     assert found.moves == 0
-    told = {each["vm"]: each for each in found.not_moved}
-    assert told[str(never.id)]["obstacle"] == "label"
+    shown = {each["vm"]: each for each in found.not_moved}
+    assert shown[str(never.id)]["obstacle"] == "label"
     [short] = [each for each in found.not_moved if each["vm"] != str(never.id)]
     assert short["why"] == "no_room"
     assert short["missing"]["amounts"] == {"memory_mib": 2048}
@@ -149,17 +149,17 @@ def test_what_has_no_place_is_named_with_what_is_short(
 def test_a_plan_without_a_move_is_done_and_leaves_nothing_to_approve(
     world: MovingWorld, centre: PlanExecutor
 ) -> None:
-    asked = world.registry.plans.create(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
+    requested = world.registry.plans.create(PlanKind.BALANCE, {}, approve=False, actor=ACTOR)
 
     centre.advance()
 
-    done = world.registry.plans.get(asked.id)
+    done = world.registry.plans.get(requested.id)
     assert (done.state, done.moves, done.approved_by, done.last_error) == ("done", 0, None, None)
     assert done.ended_at is not None
-    told = [event.reason for event in world.registry.events.list(kind="plan_state")]
-    assert "no useful move" in told
+    events = [event.reason for event in world.registry.events.list(kind="plan_state")]
+    assert "no useful move" in events
     with pytest.raises(IllegalTransitionError, match="no useful move"):
-        world.registry.plans.approve(asked.id, actor=ACTOR)
+        world.registry.plans.approve(requested.id, actor=ACTOR)
     assert world.registry.check() == []
 
 
@@ -256,11 +256,11 @@ def test_a_plan_that_is_cancelled_as_its_next_moves_are_asked_for_begins_none(
     world: MovingWorld, centre: PlanExecutor
 ) -> None:
     vms = [world.running("h1") for _ in range(6)]
-    asked = evacuate(world, "h1", approve=True)
+    requested = evacuate(world, "h1", approve=True)
     centre.advance()  # the first begin
-    approved = world.registry.plans.get(asked.id)
+    approved = world.registry.plans.get(requested.id)
     world.sweep()
-    world.registry.plans.cancel(asked.id, actor=ACTOR)
+    world.registry.plans.cancel(requested.id, actor=ACTOR)
     moved = world.registry.moves.list(limit=500).items
 
     centre._carry_out_plan(approved)  # which it read before
@@ -268,25 +268,25 @@ def test_a_plan_that_is_cancelled_as_its_next_moves_are_asked_for_begins_none(
     assert [each.id for each in world.registry.moves.list(limit=500).items] == [
         each.id for each in moved
     ]
-    assert [each.refused for each in world.registry.plans.moves(asked.id)] == [None] * len(vms)
+    assert [each.refused for each in world.registry.plans.moves(requested.id)] == [None] * len(vms)
 
 
 def test_a_centre_that_leads_no_more_refuses_nothing_that_another_asked_for(
     world: MovingWorld, centre: PlanExecutor
 ) -> None:
     world.running("h1")
-    asked = evacuate(world, "h1", approve=True)
+    requested = evacuate(world, "h1", approve=True)
     centre.advance()
-    [one] = world.registry.plans.moves(asked.id)
+    [one] = world.registry.plans.moves(requested.id)
 
     with pytest.raises(PlanMoveOverError):
         world.registry.moves.create(
-            one.vm_id, one.to_host, reason="late", of_plan=(asked.id, one.position), actor=ACTOR
+            one.vm_id, one.to_host, reason="late", of_plan=(requested.id, one.position), actor=ACTOR
         )
 
-    [one] = world.registry.plans.moves(asked.id)
+    [one] = world.registry.plans.moves(requested.id)
     assert one.refused is None
-    assert carry_out(world, centre, asked).state == "done"
+    assert carry_out(world, centre, requested).state == "done"
 
 
 def test_nothing_is_decided_or_carried_out_while_the_slot_loop_is_paused(

@@ -139,8 +139,8 @@ def test_each_host_is_emptied_worked_on_and_active_again(world: MovingWorld, sit
     assert site.ran == ["h1", "h2", "h3"]
     assert set(site.admin().values()) == {"active"}
     assert all(len(world.runs(vm)) == 1 for vm in vms)
-    told = [event.reason for event in world.registry.events.list(kind="host_admin")]
-    assert told == [f"roll {claim.roll.id}"] * 6
+    events = [event.reason for event in world.registry.events.list(kind="host_admin")]
+    assert events == [f"roll {claim.roll.id}"] * 6
     assert world.registry.check() == []
 
 

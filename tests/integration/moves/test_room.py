@@ -106,18 +106,18 @@ def test_moves_let_a_large_vm_in_and_nobody_else_takes_its_room(
     large = add_request(world.registry, tenant="b", vm_type="large")
     run(world.registry, 0)
     assert hosts_of(world, large) == [None]
-    asked = ask(world, large)
+    requested = ask(world, large)
     centre.advance()
 
-    proposed = world.registry.plans.get(asked.id)
+    proposed = world.registry.plans.get(requested.id)
     assert (proposed.state, proposed.moves, proposed.moved_gib) == ("proposed", 1, 3.0)
     assert proposed.admitted is not None
     assert proposed.admitted["still_waits"] is None
     [at] = proposed.admitted["hosts"]
-    [move] = world.registry.plans.moves(asked.id)
+    [move] = world.registry.plans.moves(requested.id)
     assert (at["count"], at["host"]) == (1, move.from_host)
 
-    world.registry.plans.approve(asked.id, actor=ACTOR)
+    world.registry.plans.approve(requested.id, actor=ACTOR)
     many = add_request(world.registry, 40)  # they would refill every gap
     report = run(world.registry, 5)
     assert report is not None
@@ -125,10 +125,10 @@ def test_moves_let_a_large_vm_in_and_nobody_else_takes_its_room(
     assert hosts_of(world, large) == [None]
     # Two of three hosts, without the room of the VM that is to arrive.
     assert report.placed == 2 * 8 - 1
-    told = explain_request(world.registry, large.id, an_operator(world.registry)).waiting
-    assert told is not None
-    assert (told.plan, told.freed_host_names) == (str(asked.id), (at["host"],))
-    assert f"plan {asked.id} makes room for it on {at['host']}" in told.message
+    explanation = explain_request(world.registry, large.id, an_operator(world.registry)).waiting
+    assert explanation is not None
+    assert (explanation.plan, explanation.freed_host_names) == (str(requested.id), (at["host"],))
+    assert f"plan {requested.id} makes room for it on {at['host']}" in explanation.message
     hers = explain_request(world.registry, large.id, a_tenant(world.registry)).waiting
     assert hers is not None
     assert (hers.plan, hers.freed_host_names) == (None, None)
@@ -141,17 +141,17 @@ def test_moves_let_a_large_vm_in_and_nobody_else_takes_its_room(
     world.sweep()  # moves, and removes what it left
     world.sweep()
     centre.advance()
-    assert world.registry.plans.get(asked.id).state == "approved"  # it keeps the room
+    assert world.registry.plans.get(requested.id).state == "approved"  # it keeps the room
     run(world.registry, 10)
 
     assert hosts_of(world, large) == [at["host"]]
     centre.advance()
-    done = world.registry.plans.get(asked.id)
+    done = world.registry.plans.get(requested.id)
     assert (done.state, done.failed) == ("done", 0)
     number = world.registry.rounds.list().items[0].number
     stored = world.registry.rounds.get(number).decision()
     assert policy_child.decide(stored.inputs).document == stored.outcome
-    inputs, document = world.registry.plans.inputs(asked.id)
+    inputs, document = world.registry.plans.inputs(requested.id)
     assert decide_plan(inputs) == document
     world.sweep()
     assert world.registry.check() == []
@@ -290,8 +290,8 @@ def test_a_request_that_starves_gets_in_by_moves(world: MovingWorld, how: Any) -
     assert plan.state == "done"
     assert plan.admitted is not None
     assert hosts_of(world, large) == [plan.admitted["hosts"][0]["host"]]
-    told = [_details(world, each.number) for each in world.registry.rounds.list().items]
-    while_they_move = [each for each in told if "freed" in each]
+    shown = [_details(world, each.number) for each in world.registry.rounds.list().items]
+    while_they_move = [each for each in shown if "freed" in each]
     assert while_they_move
     assert not any("holding" in each for each in while_they_move)
 

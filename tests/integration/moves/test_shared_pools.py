@@ -52,12 +52,12 @@ def fail(world: MovingWorld, name: str = "h1") -> tuple[str, ...]:
     world.hosts[name].unreachable = True
     host = world.registry.hosts.get(name)
     world.registry.hosts.record_miss(host.id, "timeout", unreachable_after=1, down_after=1)
-    asked = world.registry.fencing.request_for_failed_hosts(take_lease(world.registry))
-    for each in asked:
+    requested = world.registry.fencing.request_for_failed_hosts(take_lease(world.registry))
+    for each in requested:
         order = world.registry.fencing.claim(world.registry.hosts.get(each).id, "w1", 60)
         assert order is not None
         world.registry.fencing.record_success(order)
-    return asked
+    return requested
 
 
 def come_back(world: MovingWorld, name: str = "h1") -> None:
@@ -156,11 +156,11 @@ def test_a_label_that_is_wrong_costs_a_move_and_no_disk(world: MovingWorld) -> N
     label(world, "h3", SHARED)
     vm = world.running()
 
-    asked = world.ask(vm, "h3")
-    world.move(asked)
+    move = world.ask(vm, "h3")
+    world.move(move)
     world.sweep()
 
-    assert "does not see the shared pool" in (world.get(asked).last_error or "")
+    assert "does not see the shared pool" in (world.get(move).last_error or "")
     assert world.runs(vm) == ["h1"]
     assert disks(world) == {disk_of(vm)}
 
@@ -246,9 +246,9 @@ def test_what_waits_with_a_disk_and_what_never_had_one_are_placed_apart(world: M
     views = world.registry.rounds.read_cluster(take_lease(world.registry)).requests
 
     assert [(each.count, each.shared_pool) for each in views] == [(1, "nfs"), (2, None)]
-    anew = start(world, "h3", pool=None)
+    again = start(world, "h3", pool=None)
     [again] = start(world, "h2")
-    assert len(anew) == 2
+    assert len(again) == 2
     assert len(disks(world, "h3")) == 2
     assert disks(world) == {f"fuga-{key}.qcow2"}
     assert world.registry.assignments.state(again) == AssignmentState.ACTIVE

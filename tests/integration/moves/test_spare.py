@@ -114,8 +114,8 @@ def test_what_an_operator_asks_is_reckoned_in_a_process_of_its_own(site: Registr
     children = []
     ask = process.survival
 
-    def noted(*asked: Any, **more: Any) -> Any:
-        found = ask(*asked, **more)
+    def noted(*requested: Any, **more: Any) -> Any:
+        found = ask(*requested, **more)
         children.append(process._child)
         return found
 

@@ -520,7 +520,7 @@ def test_a_target_must_not_look_like_an_option(register: Registry, hosts: tuple[
 def test_a_host_whose_vms_another_reports_as_running_is_not_taken_for_off(
     register: Registry, lease: Lease, running: UUID, state: str
 ) -> None:
-    """Its machine may run under another name: what is placed anew would end them."""
+    """Its machine may run under another name: what is placed again would end them."""
     vm = register.vms.list().items[0]
     go_down(register)
     ask(register, lease)

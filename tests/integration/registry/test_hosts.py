@@ -258,8 +258,8 @@ def test_a_host_moves_to_another_uri_with_all_that_is_on_it(register: Registry) 
         host.id, uri, register.hosts.get("h1").inventories,
     )  # fmt: skip
     assert register.vms.list(limit=10).items[0].host == "h1"
-    [told] = register.events.list(kind="host_updated")
-    assert (told.data["uri"], told.data["uri_before"]) == (uri, host.uri)
+    [events] = register.events.list(kind="host_updated")
+    assert (events.data["uri"], events.data["uri_before"]) == (uri, host.uri)
     with pytest.raises(DuplicateError):
         register.hosts.update("h2", uri=uri, actor=ACTOR)
     with pytest.raises(UriRefusedError):

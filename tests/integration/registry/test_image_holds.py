@@ -100,17 +100,17 @@ def test_an_image_that_takes_host_after_host_takes_two(site: Site) -> None:
 
     site.hang("h2")
 
-    told = site.told()
-    assert told.held_at is not None
-    assert told.held_reason == (
+    shown = site.told()
+    assert shown.held_at is not None
+    assert shown.held_reason == (
         "2 hosts, or their pools, stopped answering while it was brought to them: h1, h2"
     )
     assert site.claim("h3") is None
     assert site.claim("h4") is None
     assert site.due() == []
     assert site.registry.fleet().images_held == 1
-    events = site.registry.events.list(subject_id=str(told.id))
-    assert [each.reason for each in events if each.kind == "image_held"] == [told.held_reason]
+    events = site.registry.events.list(subject_id=str(shown.id))
+    assert [each.reason for each in events if each.kind == "image_held"] == [shown.held_reason]
 
 
 def test_an_image_that_nobody_has_goes_to_two_hosts_at_a_time(site: Site) -> None:

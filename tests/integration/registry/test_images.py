@@ -487,8 +487,8 @@ def test_of_a_request_and_a_removal_at_once_one_wins(
 
     assert first.exception() is None
     assert isinstance(second, ConflictError if first_asks else NotFoundError)
-    asked = register.requests.list().items
-    assert len(asked) == (1 if first_asks else 0)
+    requested = register.requests.list().items
+    assert len(requested) == (1 if first_asks else 0)
 
 
 def test_a_vm_tells_how_much_of_its_image_has_come(register: Registry) -> None:

@@ -113,8 +113,8 @@ def test_whatever_happens_later_reads_know_what_tenants_hold(
         here = [vm for vm in vms if vm.assignment_state is AssignmentState.ACTIVE]
         happens = draw.choice(["run", "run", "delete", "ask", "ask", "move", "sweep", "sweep"])
         if happens == "run" and len(vms) < 9:
-            asked = {"tenant": draw.choice("ab"), "vm_type": draw.choice(["small", "large"])}
-            world.running(draw.choice(NAMES), **asked)
+            body = {"tenant": draw.choice("ab"), "vm_type": draw.choice(["small", "large"])}
+            world.running(draw.choice(NAMES), **body)
         elif happens == "delete" and here:
             register.vms.delete(draw.choice(here).id, actor=ACTOR)
         elif happens in {"ask", "move"} and here:

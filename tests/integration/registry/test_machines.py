@@ -548,7 +548,7 @@ def test_a_second_name_of_a_machine_is_no_other_user_of_its_pool(
 def namesakes(register: Registry, first: Host) -> tuple[Host, Host]:
     """Two machines with one UUID, named `kvm7` and `kvm8`, that a label of the second tells apart.
 
-    What is missing at the second is to be built anew without asking.
+    What is missing at the second is to be rebuilt without asking.
     """
     labels = ("machine=rack-2", "on_missing=rebuild")
     add_host(register, "h2", up=False, labels=labels)
@@ -721,14 +721,14 @@ def test_a_label_is_refused_to_a_second_name_that_has_a_domain_now(
 def test_a_worker_is_told_the_name_where_machines_share_a_uuid(
     register: Registry, namesakes: tuple[Host, Host]
 ) -> None:
-    told = {}
+    shown = {}
     for host, name in zip(namesakes, ("kvm7", "kvm8"), strict=True):
         (key,) = place(register, add_request(register), host).assignment_ids
         claimed = register.assignments.claim_build(key, "w1", 60.0)
         assert claimed is not None
-        told[name] = claimed.host.machine
+        shown[name] = claimed.host.machine
 
-    assert told == {name: f"{MACHINE}/{name}" for name in ("kvm7", "kvm8")}
+    assert shown == {name: f"{MACHINE}/{name}" for name in ("kvm7", "kvm8")}
 
 
 def test_of_a_uuid_that_many_machines_report_few_rows_are_read(

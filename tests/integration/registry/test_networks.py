@@ -404,7 +404,7 @@ def test_a_source_counts_until_the_vms_that_use_it_are_gone(register: Registry, 
     [there] = place(register, add_request(register, network="lan"), host).assignment_ids
     first = run_vm(register, there)
     [left] = register.networks.change("lan", hosts={"h1": source}, actor=ACTOR).warnings
-    assert left == "VMs on h1 from before it was mapped anew are still on bridge br0"
+    assert left == "VMs on h1 from before it was mapped again are still on bridge br0"
 
     with pytest.raises(ConflictError, match="on bridge br0"):
         register.networks.add("second", subnet=half, default=LAN, actor=ACTOR)

@@ -195,10 +195,10 @@ def test_a_tenant_moved_into_a_group_as_it_asks_is_counted_there(
     with held_before_its_end(register) as start:
         to = MoveTo(parent="physics")
         moved = start(lambda: register.tenants.update("a", move=to, actor=ACTOR))
-        asked = outcome(lambda: add_request(other, 5, tenant="a"))
+        requested = outcome(lambda: add_request(other, 5, tenant="a"))
 
     assert moved.result().parent == "physics"
-    assert isinstance(asked, QuotaExceededError)
+    assert isinstance(requested, QuotaExceededError)
 
 
 def test_a_request_and_a_removal_of_its_tenant_at_once_agree(
@@ -208,10 +208,10 @@ def test_a_request_and_a_removal_of_its_tenant_at_once_agree(
 
     with held_before_its_end(register) as start:
         removed = start(lambda: register.tenants.remove("a", actor=ACTOR))
-        asked = outcome(lambda: add_request(other))
+        requested = outcome(lambda: add_request(other))
 
     assert removed.result().name == "a"
-    assert isinstance(asked, NotFoundError)
+    assert isinstance(requested, NotFoundError)
     assert register.check() == []
 
 

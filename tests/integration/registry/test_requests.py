@@ -307,9 +307,9 @@ def test_an_earlier_release_takes_a_kept_record_for_another_body_and_does_not_sh
     raw.run(f"UPDATE idempotency_keys SET started_at = {raw.before('now', '61 seconds')}")
     add_request(register, idempotency=KEY)
     add_request(register, idempotency=replace(KEY, key="k2"))
-    asked = check_spec(RequestSpec(tenant="a", vm_type="small", count=1))
+    requested = check_spec(RequestSpec(tenant="a", vm_type="small", count=1))
     register.requests.accept_batch(
-        [CreateRequestCommand(spec=asked, actor=ACTOR, idempotency=replace(KEY, key="k3"))]
+        [CreateRequestCommand(spec=requested, actor=ACTOR, idempotency=replace(KEY, key="k3"))]
     )
 
     # What it compares with the fingerprint of a repeated call, before it shows what is kept.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -21,18 +20,8 @@ from registry.requests import requests as requests_module
 from registry.requests import vms as vms_module
 from registry.requests.spot_preemptions import borrowed_without_place
 from tests.integration.moves.test_room import DecidesHere, run
-from tests.register import (
-    RawSql,
-    add_host,
-    add_request,
-    add_tenant,
-    add_vm_type,
-    now,
-    remove_vm,
-    run_vm,
-)
-
-GRACE_S = 60
+from tests.integration.rounds.preemptions import GRACE_S, a_round, ending, let_time_pass, vms_of
+from tests.register import RawSql, add_host, add_request, add_tenant, add_vm_type, remove_vm, run_vm
 
 
 @pytest.fixture
@@ -46,18 +35,6 @@ def elastic(register: Registry) -> Request:
     return add_request(register, 2, tenant="b", name="sweep", max_count=20)
 
 
-def a_round(register: Registry, at: int):
-    return run(register, at, decider=DecidesHere(), spot_grace_s=GRACE_S)
-
-
-def vms_of(register: Registry, request: Request) -> list[Vm]:
-    return list(register.vms.list(request_id=request.id).items)
-
-
-def ending(register: Registry, request: Request) -> list[Vm]:
-    return [vm for vm in vms_of(register, request) if vm.ends_at is not None]
-
-
 def grown(register: Registry, request: Request) -> list[Vm]:
     """Decide two rounds, after which the request has filled both hosts; return its VMs."""
     a_round(register, 0)
@@ -66,10 +43,6 @@ def grown(register: Registry, request: Request) -> list[Vm]:
     for vm in vms_of(register, request):
         run_vm(register, vm.assignment_id)
     return vms_of(register, request)
-
-
-def let_time_pass(raw: RawSql) -> None:
-    raw.run("UPDATE spot_preemptions SET ends_at = ?", now() - timedelta(seconds=1))
 
 
 def test_a_request_borrows_all_room_once_its_own_vms_are_placed_and_does_not_wait_for_more(
@@ -97,7 +70,7 @@ def test_borrowed_vms_end_for_a_smaller_share_alone_and_are_not_borrowed_again(
     grown(register, elastic)
     wanted = add_request(register, 6, name="web")
 
-    told = a_round(register, 120)
+    decided = a_round(register, 120)
 
     ends = ending(register, elastic)
     assert len(ends) == 4  # four each then
@@ -112,7 +85,7 @@ def test_borrowed_vms_end_for_a_smaller_share_alone_and_are_not_borrowed_again(
     )
     assert all(vm.borrowed for vm in ends)
     assert {vm.ending_for for vm in ends} == {"a/web"}
-    assert replay_round(register, told.number).identical
+    assert replay_round(register, decided.number).identical
     a_round(register, 180)
     assert ending(register, elastic) == ends
     let_time_pass(raw)
@@ -240,8 +213,8 @@ def test_a_vm_that_is_borrowed_no_longer_does_not_end(
     assert [vm.desired for vm in vms_of(register, elastic)] == ["running"] * 8
     assert register.requests.get(elastic.id).count == 8
     assert ending(register, elastic) == []
-    told = [each.event for each in register.events.list(kind="spot_ending")]
-    assert told == ["announced"] * 4 + ["withdrawn"] * 4
+    event = [each.event for each in register.events.list(kind="spot_ending")]
+    assert event == ["announced"] * 4 + ["withdrawn"] * 4
     assert raw.value("SELECT count(*) FROM spot_room_holds") == 0
     assert register.check() == []
 

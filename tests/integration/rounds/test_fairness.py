@@ -70,9 +70,9 @@ def test_a_host_is_held_for_who_starves_and_both_sides_are_told(cluster, decider
     waits = explain_request(cluster, large.id, an_operator(cluster)).waiting
     assert (waits.reason, waits.held_hosts, waits.held_host_names) == ("no_room", 1, ("h2",))
     assert "h2 will take no other VMs until it fits there" in waits.message
-    told = explain_request(cluster, large.id, a_tenant(cluster)).waiting
-    assert (told.held_hosts, told.held_host_names) == (1, None)
-    assert "h2" not in told.message
+    explanation = explain_request(cluster, large.id, a_tenant(cluster)).waiting
+    assert (explanation.held_hosts, explanation.held_host_names) == (1, None)
+    assert "h2" not in explanation.message
     kept_out = explain_request(cluster, small.id, a_tenant(cluster)).waiting
     assert kept_out.held_back == 1
     assert "room is reserved for a request that has waited longer" in kept_out.message

@@ -78,12 +78,12 @@ def test_a_tenant_is_charged_while_another_waits(contended: Registry, raw: RawSq
     let_time_pass(raw, HALF_LIFE_S)
     add_request(contended, 1, tenant="a", name="more")
 
-    told = a_round(contended, 120)
+    decided = a_round(contended, 120)
 
-    assert told is not None
-    assert past_of(contended, told.number) == pytest.approx([2, 0], abs=0.01)
-    assert contended.rounds.get(told.number).memory == {"half_life_s": 3600, "horizon_s": 3600}
-    [share, _] = contended.rounds.get(told.number).shares
+    assert decided is not None
+    assert past_of(contended, decided.number) == pytest.approx([2, 0], abs=0.01)
+    assert contended.rounds.get(decided.number).memory == {"half_life_s": 3600, "horizon_s": 3600}
+    [share, _] = contended.rounds.get(decided.number).shares
     assert share["level"] == pytest.approx({"past": 0.25, "now": 0.5}, abs=0.01)
 
 
@@ -109,22 +109,22 @@ def test_a_round_with_memory_is_replayed_to_the_byte(contended: Registry, raw: R
     assert first.assignment_id is not None
     remove_vm(contended, first.assignment_id)
 
-    told = a_round(contended, 120)
+    decided = a_round(contended, 120)
 
-    assert told is not None
-    assert told.placed == 1
-    assert replay_round(contended, told.number).identical
+    assert decided is not None
+    assert decided.placed == 1
+    assert replay_round(contended, decided.number).identical
 
 
 def test_a_tenant_recomputes_its_level_from_its_proof(contended: Registry, raw: RawSql) -> None:
     let_time_pass(raw, HALF_LIFE_S)
     add_request(contended, 1, tenant="a", name="more")
-    told = a_round(contended, 120)
-    assert told is not None
+    decided = a_round(contended, 120)
+    assert decided is not None
 
     saved = json.dumps(exported(contended)).encode()
 
-    assert verify_chain(parse_document(saved), "a").rows == told.number
+    assert verify_chain(parse_document(saved), "a").rows == decided.number
     [newest, *_] = parse_document(saved)["rounds"]
     assert newest["header"]["memory"] == {"half_life_s": 3600, "horizon_s": 3600}
     assert newest["row"]["level"]["past"] == pytest.approx(0.25, abs=0.01)
@@ -169,10 +169,10 @@ def test_without_the_setting_nothing_is_kept_and_rounds_are_as_before(
     contended: Registry, raw: RawSql
 ) -> None:
     add_request(contended, 1, tenant="a", name="more")
-    told = a_round(contended, 120, memory_s=0)
+    decided = a_round(contended, 120, memory_s=0)
 
-    assert told is not None
-    record = contended.rounds.get(told.number)
+    assert decided is not None
+    record = contended.rounds.get(decided.number)
     assert record.memory is None
     assert read_round_inputs(record).snapshot.memory is None
     assert "level" not in record.shares[0]
@@ -185,10 +185,10 @@ def test_switched_off_and_on_again_begins_anew(contended: Registry, raw: RawSql)
     a_round(contended, 120, memory_s=0)
     add_request(contended, 1, tenant="a", name="still-more")
 
-    told = a_round(contended, 180)
+    decided = a_round(contended, 180)
 
-    assert told is not None
-    assert past_of(contended, told.number) == [0, 0]
+    assert decided is not None
+    assert past_of(contended, decided.number) == [0, 0]
 
 
 def test_a_clock_that_steps_back_decays_nothing(contended: Registry, raw: RawSql) -> None:
@@ -198,10 +198,10 @@ def test_a_clock_that_steps_back_decays_nothing(contended: Registry, raw: RawSql
     let_time_pass(raw, -10 * HALF_LIFE_S)
     add_request(contended, 1, tenant="a", name="still-more")
 
-    told = a_round(contended, 180)
+    decided = a_round(contended, 180)
 
-    assert told is not None
-    before = past_of(contended, told.number)
+    assert decided is not None
+    before = past_of(contended, decided.number)
     assert before[0] >= 0
     assert kept(contended)["a"].at_us < now_us() + MILLION
 

@@ -24,9 +24,9 @@ def test_the_highest_priority_goes_first_among_a_tenants_own(register: Registry)
 
     placed = {each.id: each.vms_placed for each in register.requests.list().items}
     assert placed == {sweep.id: 0, urgent.id: 2, other.id: 2}
-    told = explain_request(register, sweep.id, a_tenant(register, "a"))
-    assert told.waiting.reason == "lower_priority"
-    assert "with a higher priority took its place (urgent)" in told.waiting.message
+    explanation = explain_request(register, sweep.id, a_tenant(register, "a"))
+    assert explanation.waiting.reason == "lower_priority"
+    assert "with a higher priority took its place (urgent)" in explanation.waiting.message
     [vm, _] = register.vms.list(request_id=urgent.id).items
     assert explain_vm(register, vm.id, an_operator(register)).phase == "priority"
     assert replay_round(register, report.number).identical

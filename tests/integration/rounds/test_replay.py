@@ -128,13 +128,13 @@ def test_explanations_tell_what_the_round_wrote_down(cluster, decider):
     record = cluster.rounds.get(report.number)
     request = cluster.requests.find("b", "mediums")
 
-    told = explain_request(cluster, request.id, an_operator(cluster))
+    explanation = explain_request(cluster, request.id, an_operator(cluster))
 
-    assert (told.wanted, told.placed + told.waiting.count) == (5, 5)
-    assert told.waiting.round == report.number
-    assert told.waiting.reason == "no_room"
-    assert "memory_mib is short on" in told.waiting.message
-    placed = next(vm for vm in told.vms if vm.host is not None)
+    assert (explanation.wanted, explanation.placed + explanation.waiting.count) == (5, 5)
+    assert explanation.waiting.round == report.number
+    assert explanation.waiting.reason == "no_room"
+    assert "memory_mib is short on" in explanation.waiting.message
+    placed = next(vm for vm in explanation.vms if vm.host is not None)
     here = explain_vm(cluster, placed.vm, an_operator(cluster))
     assert here.host == placed.host
     if here.phase == "game":
@@ -149,10 +149,10 @@ def test_explanations_tell_what_the_round_wrote_down(cluster, decider):
 def test_a_request_that_no_slot_has_seen_says_that_it_waits_for_one(cluster):
     request = cluster.requests.find("a", "smalls")
 
-    told = explain_request(cluster, request.id, a_tenant(cluster))
+    explanation = explain_request(cluster, request.id, a_tenant(cluster))
 
-    assert told.waiting.reason == "not_decided_yet"
-    assert told.order == 1
+    assert explanation.waiting.reason == "not_decided_yet"
+    assert explanation.order == 1
 
 
 def test_a_round_from_before_outcomes_were_compressed_is_replayed(cluster, decider, raw):

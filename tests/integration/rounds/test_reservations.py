@@ -97,8 +97,8 @@ def test_room_is_kept_from_others_and_drawn_on_by_its_own(register: Registry, tw
     assert (used.used, used.held, used.left) == (5, 0, 0)
     assert register.check() == []
     assert [replay_round(register, number).identical for number in (1, 2, 3)] == [True] * 3
-    told = RoundDetail.of(register.rounds.get(3), None).reservations
-    assert [(each.reservation, each.wanted, each.drawn, each.kept) for each in told] == [
+    shown = RoundDetail.of(register.rounds.get(3), None).reservations
+    assert [(each.reservation, each.wanted, each.drawn, each.kept) for each in shown] == [
         (reservation.name, 5, 5, 0)
     ]
     why = explain_vm(register, placed(register, own)[0].id, a_tenant(register, "a"))
@@ -207,13 +207,15 @@ def test_a_cancelled_one_gives_its_room_back_and_is_not_decided(
     register: Registry, two_hosts
 ) -> None:
     reservation = accepted(register, 8)
-    asked = ask(register, 1)
+    requested = ask(register, 1)
     a_round(register, 60)
 
     register.reservations.cancel(reservation.id, actor="a")
-    register.reservations.cancel(asked.id, actor="a")
+    register.reservations.cancel(requested.id, actor="a")
     decision = ReservationDecision(message="room")
-    late = register.reservations.decide(asked.id, decision, take_lease(register), actor="control")
+    late = register.reservations.decide(
+        requested.id, decision, take_lease(register), actor="control"
+    )
     others = add_request(register, 8, tenant="b")
     a_round(register, 120)
 
@@ -400,8 +402,8 @@ def test_whoever_draws_and_waits_hears_of_its_reservation(register: Registry, tw
     waiting = explain_request(register, own.id, a_tenant(register, "a")).waiting
 
     assert waiting is not None
-    told = f"its reservation {reservation.name}: kept room for 0 VMs, no room yet for 4"
-    assert waiting.message.endswith(told)
+    shown = f"its reservation {reservation.name}: kept room for 0 VMs, no room yet for 4"
+    assert waiting.message.endswith(shown)
     register.reservations.cancel(reservation.id, actor="a")
     waiting = explain_request(register, own.id, a_tenant(register, "a")).waiting
     assert waiting is not None
@@ -416,7 +418,7 @@ def test_who_names_other_hosts_draws_there_and_counts_once(register: Registry, t
     [other] = {"h1", "h2"} - {kept}
     own = add_request(register, 3, tenant="a", reservation=reservation.id, hosts=[other])
 
-    told = a_round(register, 120)
+    decided = a_round(register, 120)
 
     assert {vm.host for vm in placed(register, own)} == {other}
     assert len(placed(register, own)) == 3
@@ -424,7 +426,7 @@ def test_who_names_other_hosts_draws_there_and_counts_once(register: Registry, t
     assert (found.used, found.held, found.left, found.missing) == (3, 1, 1, 0)
     [share] = [each for each in register.rounds.get(2).shares if each["tenant"] == "a"]
     assert share["after"] == pytest.approx(0.5)
-    assert replay_round(register, told.number).identical
+    assert replay_round(register, decided.number).identical
     assert register.check() == []
 
 
@@ -509,7 +511,7 @@ def test_a_reservation_is_drawn_on_in_the_round_that_finds_its_room(
 
 def test_what_is_placed_without_kept_room_is_not_short(register: Registry, two_hosts) -> None:
     register.hosts.update("h1", labels=["gpu"], actor="operator")
-    asked = register.reservations.create(
+    requested = register.reservations.create(
         tenant="a",
         vm_type="small",
         count=3,
@@ -518,15 +520,15 @@ def test_what_is_placed_without_kept_room_is_not_short(register: Registry, two_h
         requires=["gpu"],
         actor="a",
     )
-    assert decide(register, asked).state is ReservationState.ACCEPTED
+    assert decide(register, requested).state is ReservationState.ACCEPTED
     register.reservations.begin_and_end_due()
     a_round(register, 60)
-    own = add_request(register, 2, tenant="a", reservation=asked.id)
+    own = add_request(register, 2, tenant="a", reservation=requested.id)
     register.hosts.update("h1", labels=[], actor="operator")
 
     a_round(register, 120)
 
-    found = register.reservations.get(asked.id)
+    found = register.reservations.get(requested.id)
     assert len(placed(register, own)) == 2
     assert (found.used, found.left, found.held, found.missing) == (2, 1, 0, 1)
     [event] = register.events.list(kind="reservation_short", tenant="a")

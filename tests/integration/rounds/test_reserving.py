@@ -80,10 +80,10 @@ def test_one_that_cannot_be_judged_holds_up_no_other_and_is_refused_in_the_end(
 
 
 def test_who_does_not_lead_decides_nothing(register: Registry, process: PolicyProcess) -> None:
-    asked = ask(register, 1)
+    requested = ask(register, 1)
 
     assert reserving(register, process, None).decide_pending() == 0
-    assert register.reservations.get(asked.id).state is ReservationState.PENDING
+    assert register.reservations.get(requested.id).state is ReservationState.PENDING
 
 
 def test_rounds_read_no_requests_that_drew_long_ago(register: Registry) -> None:

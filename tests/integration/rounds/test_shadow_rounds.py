@@ -92,8 +92,8 @@ def test_what_a_second_policy_would_have_done_is_kept_beside(
     assert kept.decided.placed + kept.decided.left_out == 7
     assert 0 <= (kept.agreed or 0) <= kept.first.placed
     assert {share["tenant"] for share in kept.shares} <= {"a", "b"}
-    told = {share["tenant"]: share["after"] for share in before.shares}
-    assert all(share["first"] == told[share["tenant"]] for share in kept.shares)
+    shown = {share["tenant"]: share["after"] for share in before.shares}
+    assert all(share["first"] == shown[share["tenant"]] for share in kept.shares)
     text = metrics.text().decode()
     assert 'fuga_shadow_rounds_total{outcome="decided"} 1.0' in text
     assert f"fuga_shadow_vms_agreed_total {kept.agreed}.0" in text
@@ -293,10 +293,10 @@ def test_one_round_is_told_beside_what_was_done(capsys) -> None:
 
 def test_a_window_is_summed_up() -> None:
     def row(agreed: int, skipped: int = 0) -> dict[str, Any]:
-        told = {"placed": 4, "fair_distance": 0.25}
+        shown = {"placed": 4, "fair_distance": 0.25}
         return {
-            "first": told,
-            "decided": told | {"placed": 5},
+            "first": shown,
+            "decided": shown | {"placed": 5},
             "agreed": agreed,
             "seconds": 0.5,
             "skipped": skipped,
@@ -386,7 +386,7 @@ def test_rounds_of_a_control_centre_stand_whatever_the_second_policy_does(
         centre.kill()
         centre.wait()
         log.close()
-    [told] = registry.shadows.list().items
+    [shown] = registry.shadows.list().items
     registry.close()
-    assert told.round == 1
-    assert "RuntimeError: no idea" in (told.error or "")
+    assert shown.round == 1
+    assert "RuntimeError: no idea" in (shown.error or "")

@@ -13,8 +13,9 @@ from controller.rounds.replay import replay_round
 from registry import Registry
 from registry.errors import InvalidError
 from registry.lifecycle import HostAdminEvent
-from registry.requests import MembershipRule, Request, Rules, Vm
+from registry.requests import MembershipRule, Request, Rules
 from tests.integration.moves.test_room import DecidesHere, run
+from tests.integration.rounds.preemptions import GRACE_S, a_round, ending, let_time_pass, vms_of
 from tests.integration.rounds.test_reservations import WhileOthersWrite
 from tests.readers import a_tenant, an_operator
 from tests.register import (
@@ -27,8 +28,6 @@ from tests.register import (
     remove_vm,
     run_vm,
 )
-
-GRACE_S = 60
 
 
 @pytest.fixture
@@ -47,29 +46,13 @@ def full(register: Registry) -> Request:
     return request
 
 
-def a_round(register: Registry, at: int):
-    return run(register, at, decider=DecidesHere(), spot_grace_s=GRACE_S)
-
-
-def vms_of(register: Registry, request: Request) -> list[Vm]:
-    return list(register.vms.list(request_id=request.id).items)
-
-
-def ending(register: Registry, request: Request) -> list[Vm]:
-    return [vm for vm in vms_of(register, request) if vm.ends_at is not None]
-
-
-def let_time_pass(raw: RawSql) -> None:
-    raw.run("UPDATE spot_preemptions SET ends_at = ?", now() - timedelta(seconds=1))
-
-
 def test_a_round_ends_no_more_spot_vms_than_let_a_request_in_and_keeps_their_room_for_it(
     register: Registry, raw: RawSql, full: Request
 ) -> None:
     wanted = add_request(register, 1, vm_type="large", name="web")
     add_request(register, 1_000, vm_type="large", requires=["gpu"], tenant="b")
 
-    told = a_round(register, 60)
+    decided = a_round(register, 60)
 
     ends = ending(register, full)
     assert len(ends) == 2
@@ -79,11 +62,11 @@ def test_a_round_ends_no_more_spot_vms_than_let_a_request_in_and_keeps_their_roo
     assert waiting is not None
     assert waiting.reason == "spot_ending"
     assert "spot VMs or borrowed VMs end to make room" in waiting.message
-    shown = RoundDetail.of(register.rounds.get(told.number), None)
+    shown = RoundDetail.of(register.rounds.get(decided.number), None)
     assert {(each.vm, each.tenant, each.request) for each in shown.spot_preemptions} == {
         (vm.name, "a", "web") for vm in ends
     }
-    assert replay_round(register, told.number).identical
+    assert replay_round(register, decided.number).identical
     # The next round tells nobody else, and gives the room to no other spot VM.
     a_round(register, 120)
     assert ending(register, full) == ends
@@ -137,8 +120,8 @@ def test_a_tenant_is_told_of_its_own_requests_alone(register: Registry, full: Re
     vms = explain_request(register, full.id, a_tenant(register, "b")).vms
 
     assert sorted(str(vm.ending_for) for vm in vms if vm.ends_at) == ["None", "b/own"]
-    told = [each.data for each in register.events.list(tenant="b", kind="spot_ending")]
-    assert sorted("for" in data for data in told) == [False, True]
+    event = [each.data for each in register.events.list(tenant="b", kind="spot_ending")]
+    assert sorted("for" in data for data in event) == [False, True]
 
 
 @pytest.mark.parametrize("how", ["deleted", "placed elsewhere", "lost its place"])
@@ -297,9 +280,9 @@ def test_shares_tell_of_no_spot_vms(register: Registry) -> None:
     add_request(register, 2, tenant="c", spot=True)
     add_request(register, 1, tenant="c")
 
-    told = a_round(register, 60)
+    decided = a_round(register, 60)
 
-    record = register.rounds.get(told.number)
+    record = register.rounds.get(decided.number)
     [share] = [each for each in record.shares if each["tenant"] == "c"]
     assert (record.placed, share["asked"], share["given"]) == (3, 1, 1)
 

@@ -79,8 +79,8 @@ class Fleet:
             return client.get(f"http://worker{path}")
 
     def specs(self, trace: str) -> list[RunSpec]:
-        told = TraceSpec(path=str(self.shared / trace))
-        return plan_study(RunSpec(name="", trace=told, hosts="3:8c"), policies=POLICIES, seeds=1)
+        shown = TraceSpec(path=str(self.shared / trace))
+        return plan_study(RunSpec(name="", trace=shown, hosts="3:8c"), policies=POLICIES, seeds=1)
 
     def study(self, trace: str, out: Path) -> FleetStudy:
         queue = SimulationQueue(self._settings)
@@ -150,9 +150,9 @@ def test_a_fleet_writes_what_one_machine_writes_though_a_worker_dies(fleet: Flee
 
     assert study.process.wait(PATIENCE_S) == 0, study.log.read_text()
 
-    told = study.log.read_text()
+    shown = study.log.read_text()
     # Who takes it over is logged by that worker; a run that ends between two looks is not told.
-    assert "ended, 2 of 2" in told
+    assert "ended, 2 of 2" in shown
     alone = [simulate(spec, fleet.shared / "alone" / spec.name) for spec in specs]
     assert files_of(fleet.shared / "out/runs") == files_of(fleet.shared / "alone")
     assert [each["finished"] for each in alone] == [True, True]

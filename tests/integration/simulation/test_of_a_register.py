@@ -203,9 +203,9 @@ def _committed(register: Registry, since: datetime) -> Counter[tuple[Any, ...]]:
 
 def _simulated(folder: Path) -> Counter[tuple[Any, ...]]:
     with (folder / "registry/trace.csv").open(newline="") as file:
-        asked = [row for row in csv.DictReader(file) if not row["on_host"]]
+        requested = [row for row in csv.DictReader(file) if not row["on_host"]]
     found: Counter[tuple[Any, ...]] = Counter()
     for row in pq.read_table(folder / "run/placements.parquet").to_pylist():
-        size = int(asked[row["request"]]["vcpus"])
+        size = int(requested[row["request"]]["vcpus"])
         found[row["start_s"] / LENGTH_S, row["tenant"], size, row["host"]] += row["count"]
     return found

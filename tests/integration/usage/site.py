@@ -15,7 +15,18 @@ from registry.usage import Usage
 from tests.fakes.movers import Breaks
 from tests.integration.moves.world import NAMES, MovingWorld
 from tests.raw_sql import RawSql
-from tests.register import ACTOR, add_group, add_request, add_tenant, add_vm_type, place, take_lease
+from tests.register import (
+    ACTOR,
+    a_cluster,
+    add_group,
+    add_request,
+    add_tenant,
+    add_vm_type,
+    place,
+    remove_vm,
+    run_vm,
+    take_lease,
+)
 from workers import builds
 
 START = datetime(2020, 3, 1, tzinfo=UTC)
@@ -76,20 +87,29 @@ class Site:
 
     # ---- what happens ----
 
+    def live_for(self, steps: int) -> None:
+        """Let requests come, and so many steps happen, at times spread over weeks."""
+        for _ in range(4):
+            self.request()
+        for _ in range(steps):
+            self.step()
+        self.sweep()
+        self.spread()
+
     def step(self) -> None:
         steps = (self.request, self.move, self.delete, self.resize, self.sweep, self.lend)
         with contextlib.suppress(CapacityExceededError, MoveRefusedError):  # hosts that are full
             self.draw.choices(steps, weights=(2, 1, 2, 1, 1, 2))[0]()
 
     def request(self) -> None:
-        asked = add_request(
+        wanted = add_request(
             self.registry,
             self.draw.randint(1, 3),
             tenant=self.draw.choice("ab"),
             vm_type=self.draw.choice(tuple(TYPES)),
             labels={"team": self.draw.choice("xy")} if self.draw.random() < 0.7 else {},
         )
-        self.place(asked)
+        self.place(wanted)
 
     def place(self, asked: Any) -> None:
         name = self.draw.choice(NAMES)
@@ -106,11 +126,11 @@ class Site:
         if active:
             vm = self.draw.choice(active)
             to = self.draw.choice([name for name in NAMES if name != vm.host])
-            asked = self.world.ask(vm, to)
+            requested = self.world.ask(vm, to)
             if self.draw.random() < 0.4:
                 self.world.movers.fail(self.draw.choice(tuple(Breaks)))
             if self.draw.random() < 0.8:
-                self.world.move(asked)
+                self.world.move(requested)
 
     def delete(self) -> None:
         if found := self.live():
@@ -120,10 +140,10 @@ class Site:
         found = self.registry.requests.list(limit=500).items
         wanted = [each for each in found if each.state in ("pending", "partly_placed", "placed")]
         if wanted:
-            asked = self.draw.choice(wanted)
+            requested = self.draw.choice(wanted)
             count = self.draw.randint(1, 3)
-            if asked.count and self.live(request_id=asked.id):
-                self.registry.requests.change(asked.id, count=count, actor=ACTOR)
+            if requested.count and self.live(request_id=requested.id):
+                self.registry.requests.change(requested.id, count=count, actor=ACTOR)
                 self.note_borrowed()
 
     def lend(self) -> None:
@@ -131,10 +151,10 @@ class Site:
         found = self.registry.requests.list(limit=500).items
         several = [each for each in found if each.vms_wanted > 1 and each.state != "released"]
         if several:
-            asked = self.draw.choice(several)
-            count = asked.count - 1 if asked.vms_borrowed == 0 else asked.vms_wanted
-            most = asked.vms_wanted + 1
-            self.registry.requests.change(asked.id, count=count, max_count=most, actor=ACTOR)
+            requested = self.draw.choice(several)
+            count = requested.count - 1 if requested.vms_borrowed == 0 else requested.vms_wanted
+            most = requested.vms_wanted + 1
+            self.registry.requests.change(requested.id, count=count, max_count=most, actor=ACTOR)
             self.note_borrowed()
 
     def note_borrowed(self) -> None:
@@ -237,6 +257,20 @@ def all_events(registry: Registry) -> list[Event]:
     while page := registry.events.list(after=found[-1].id if found else 0, limit=500):
         found += page
     return found
+
+
+def add_ended_vm(registry: Registry, raw: RawSql, since: datetime, until: datetime) -> None:
+    """Draw a VM of tenant a with one vCPU and label team=x that was there for that time."""
+    (host,) = a_cluster(registry)
+    request = add_request(registry, labels={"team": "x"})
+    (key,) = place(registry, request, host).assignment_ids
+    run_vm(registry, key)
+    registry.requests.delete(request.id, actor=ACTOR)
+    remove_vm(registry, key)
+    begin, end = stored(since), stored(until)
+    raw.run("UPDATE assignments SET created_at = ?, activated_at = ?", begin, begin)
+    raw.run("UPDATE assignments SET released_at = ?", end)
+    raw.run("UPDATE vms SET deleted_at = ?", end)
 
 
 def midnight(at: datetime) -> datetime:

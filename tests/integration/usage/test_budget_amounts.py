@@ -59,12 +59,7 @@ def test_both_forms_have_the_same_sums_at_any_time(
 ) -> None:
     database = Database(register_url)
     site = Site(register, raw, seed)
-    for _ in range(4):
-        site.request()
-    for _ in range(30):
-        site.step()
-    site.sweep()
-    site.spread()
+    site.live_for(30)
     register.prices.set_currency("EUR", actor=ACTOR)
     for resource in ("vcpus", "memory_mib", "vms", "borrowed:vcpus"):
         for vm_type in (None, "large"):

@@ -19,7 +19,7 @@ from registry.admin import Periods
 from registry.rounds import HeadSigner, PrivateKey, write_private_key
 from registry.tenancy import MoveTo
 from registry.usage import ClosedEntry
-from tests.integration.usage.site import DAY, START, Site, all_events, stored, sums_of
+from tests.integration.usage.site import DAY, START, Site, add_ended_vm, all_events, stored, sums_of
 from tests.integration.usage.test_costs import expected_cents, set_price
 from tests.raw_sql import REFUSED, RawSql
 from tests.register import (
@@ -59,16 +59,7 @@ def documents(registry: Registry, tenant: str | None = None) -> list[dict[str, o
 @pytest.fixture
 def ended(register: Registry, raw: RawSql) -> Registry:
     """Tenant a had a VM with one vCPU from noon on 30 March 2020 until noon on 2 April."""
-    (host,) = a_cluster(register)
-    asked = add_request(register, labels={"team": "x"})
-    (key,) = place(register, asked, host).assignment_ids
-    run_vm(register, key)
-    register.requests.delete(asked.id, actor=ACTOR)
-    remove_vm(register, key)
-    since, until = stored(START + 29.5 * DAY), stored(START + 32.5 * DAY)
-    raw.run("UPDATE assignments SET created_at = ?, activated_at = ?", since, since)
-    raw.run("UPDATE assignments SET released_at = ?", until)
-    raw.run("UPDATE vms SET deleted_at = ?", until)
+    add_ended_vm(register, raw, START + 29.5 * DAY, START + 32.5 * DAY)
     while register.usage.add_ended():
         pass
     register.prices.set_currency("EUR", actor=ACTOR)
@@ -82,12 +73,7 @@ def test_closed_months_are_what_the_events_and_prices_say(
     register: Registry, raw: RawSql, seed: int
 ) -> None:
     site = Site(register, raw, seed)
-    for _ in range(4):
-        site.request()
-    for _ in range(25):
-        site.step()
-    site.sweep()
-    site.spread()
+    site.live_for(25)
     events = all_events(register)
     register.prices.set_currency("EUR", actor=ACTOR)
     prices = [
@@ -349,10 +335,10 @@ def test_a_closed_month_keeps_the_group_of_a_tenant_that_leaves(
     (host,) = a_cluster(register)
     add_group(register, "lab")
     add_tenant(register, "c", parent="lab")
-    asked = add_request(register, tenant="c")
-    (key,) = place(register, asked, host).assignment_ids
+    request = add_request(register, tenant="c")
+    (key,) = place(register, request, host).assignment_ids
     run_vm(register, key)
-    register.requests.delete(asked.id, actor=ACTOR)
+    register.requests.delete(request.id, actor=ACTOR)
     remove_vm(register, key)
     raw.run("UPDATE assignments SET created_at = ?", stored(START))
     raw.run("UPDATE assignments SET activated_at = ?", stored(START))

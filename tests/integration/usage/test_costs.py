@@ -105,12 +105,7 @@ def test_costs_are_what_the_events_and_prices_say(
     register: Registry, raw: RawSql, seed: int
 ) -> None:
     site = Site(register, raw, seed)
-    for _ in range(4):
-        site.request()
-    for _ in range(25):
-        site.step()
-    site.sweep()
-    site.spread()
+    site.live_for(25)
     events = all_events(register)
     register.prices.set_currency("EUR", actor=ACTOR)
     prices = []
@@ -217,8 +212,8 @@ def test_the_revisions_of_a_type_are_one_line(priced: Registry, raw: RawSql) -> 
     (host,) = a_cluster(priced)
     add_vm_type(priced, "larger", vcpus=2)
     for vm_type in ("small", "larger"):
-        asked = add_request(priced, vm_type=vm_type)
-        (key,) = place(priced, asked, priced.hosts.get(host.name)).assignment_ids
+        request = add_request(priced, vm_type=vm_type)
+        (key,) = place(priced, request, priced.hosts.get(host.name)).assignment_ids
         run_vm(priced, key)
     raw.run("UPDATE vm_types SET name = 'small', revision = 2 WHERE name = 'larger'")
     raw.run("UPDATE assignments SET created_at = ?, activated_at = ?", *[stored(START)] * 2)

@@ -17,6 +17,7 @@ from tests.integration.usage.site import (
     DAY,
     START,
     Site,
+    add_ended_vm,
     all_events,
     as_time,
     midnight,
@@ -42,12 +43,7 @@ from tests.register import (
 @pytest.mark.parametrize("seed", range(3))
 def test_usage_is_what_the_events_say(register: Registry, raw: RawSql, seed: int) -> None:
     site = Site(register, raw, seed)
-    for _ in range(4):
-        site.request()
-    for _ in range(40):
-        site.step()
-    site.sweep()
-    site.spread()
+    site.live_for(40)
     events = all_events(register)
 
     def check(*, whole_days: bool = False, labels: bool = True) -> None:
@@ -83,21 +79,8 @@ def test_usage_is_what_the_events_say(register: Registry, raw: RawSql, seed: int
 @pytest.fixture
 def ended(register: Registry, raw: RawSql) -> Registry:
     """A VM of tenant a that was there from the 2nd of March until noon on the 4th."""
-    (host,) = a_cluster(register)
-    asked = add_request(register, labels={"team": "x"})
-    (key,) = place(register, asked, host).assignment_ids
-    run_vm(register, key)
-    register.requests.delete(asked.id, actor=ACTOR)
-    remove_vm(register, key)
-    begin, end = stored(START + DAY), stored(START + 3.5 * DAY)
-    raw.run(
-        "UPDATE assignments SET created_at = ?, activated_at = ?, released_at = ?",
-        begin,
-        begin,
-        end,
-    )
-    raw.run("UPDATE vms SET deleted_at = ?", end)
-    raw.run("UPDATE rounds SET created_at = ?", begin)
+    add_ended_vm(register, raw, START + DAY, START + 3.5 * DAY)
+    raw.run("UPDATE rounds SET created_at = ?", stored(START + DAY))
     return register
 
 
@@ -184,10 +167,10 @@ def test_a_removed_tenant_counts_and_is_in_no_group(register: Registry, raw: Raw
     add_group(register, "top")
     add_group(register, "low", parent="top")
     add_tenant(register, "c", parent="low")
-    asked = add_request(register, tenant="c")
-    (key,) = place(register, asked, host).assignment_ids
+    request = add_request(register, tenant="c")
+    (key,) = place(register, request, host).assignment_ids
     run_vm(register, key)
-    register.requests.delete(asked.id, actor=ACTOR)
+    register.requests.delete(request.id, actor=ACTOR)
     remove_vm(register, key)
     at = stored(START)
     raw.run("UPDATE assignments SET created_at = ?, activated_at = ?", at, at)

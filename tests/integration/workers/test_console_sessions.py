@@ -122,8 +122,8 @@ def test_what_is_typed_reaches_the_guest_and_its_answer_comes_back(
         eventually(lambda: world.host.held_console is None)
 
     events = world.registry.events.list(subject_id=str(vm_id), limit=100)
-    told = [(e.kind, e.to_state) for e in events if e.kind.startswith("console")]
-    assert told == [
+    event = [(e.kind, e.to_state) for e in events if e.kind.startswith("console")]
+    assert event == [
         ("console_opened", None),
         ("console_state", "attached"),
         ("console_state", "ended"),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -24,7 +25,7 @@ from registry import AssignmentState, Registry
 from registry.db.ids import uuid7
 from registry.hosts import HostAccess
 from tests.fakes.hypervisor import FakeHypervisor
-from tests.integration.workers.world import SHORT_LEASE_S, KilledError, World, eventually
+from tests.integration.workers.world import SHORT_LEASE_S, KilledError, OneHost, World, eventually
 from tests.raw_sql import RawSql
 from tests.register import add_host, add_request
 from workers import builds, removals
@@ -77,8 +78,7 @@ def test_a_domain_carries_the_mark_of_its_assignment(world: World) -> None:
 
 
 def test_a_deleted_vm_leaves_nothing(world: World) -> None:
-    assignment_id = world.request()
-    builds.build_vm(assignment_id, world.worker())
+    assignment_id = world.built()
     world.delete_vm_of(assignment_id)
 
     assert removals.remove_assignment(assignment_id, world.worker()) == TaskOutcome.DONE
@@ -113,8 +113,7 @@ def test_a_domain_is_defined_with_the_limits_of_its_type(world: World) -> None:
 
 
 def test_a_message_that_comes_twice_does_nothing_the_second_time(world: World) -> None:
-    assignment_id = world.request()
-    builds.build_vm(assignment_id, world.worker())
+    assignment_id = world.built()
     seen = len(world.host.log)
 
     assert builds.build_vm(assignment_id, world.worker("w2")) == TaskOutcome.NOT_OURS
@@ -135,8 +134,7 @@ def test_a_message_that_comes_while_another_worker_builds_does_nothing(world: Wo
 
 
 def test_a_build_message_after_the_deletion_does_nothing(world: World) -> None:
-    assignment_id = world.request()
-    builds.build_vm(assignment_id, world.worker())
+    assignment_id = world.built()
     world.delete_vm_of(assignment_id)
     assert builds.build_vm(assignment_id, world.worker()) == TaskOutcome.NOT_OURS
     world.remove(assignment_id)
@@ -147,8 +145,7 @@ def test_a_build_message_after_the_deletion_does_nothing(world: World) -> None:
 
 
 def test_a_removal_message_of_a_vm_that_nobody_deleted_does_nothing(world: World) -> None:
-    assignment_id = world.request()
-    builds.build_vm(assignment_id, world.worker())
+    assignment_id = world.built()
 
     assert removals.remove_assignment(assignment_id, world.worker()) == TaskOutcome.NOT_OURS
 
@@ -165,20 +162,12 @@ def test_a_message_about_something_unknown_does_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_worker_overtaken_before_a_step_starts_nothing_twice(world: World, step: str) -> None:
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_worker_overtaken_around_a_step_starts_nothing_twice(
+    world: World, step: str, when: str
+) -> None:
     assignment_id = world.request()
-    world.host.before(step, lambda: world.build(assignment_id))
-
-    outcome = builds.build_vm(assignment_id, world.worker(lease_s=SHORT_LEASE_S))
-
-    assert outcome == TaskOutcome.CLAIM_LOST
-    world.assert_runs_once(assignment_id)
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_a_worker_overtaken_after_a_step_starts_nothing_twice(world: World, step: str) -> None:
-    assignment_id = world.request()
-    world.host.after(step, lambda: world.build(assignment_id))
+    getattr(world.host, when)(step, lambda: world.build(assignment_id))
 
     outcome = builds.build_vm(assignment_id, world.worker(lease_s=SHORT_LEASE_S))
 
@@ -313,14 +302,25 @@ def test_what_a_worker_makes_between_the_deleters_look_and_its_release_goes_too(
 # --- a worker killed ------------------------------------------------------------------
 
 
+def kill_at(point: str) -> Any:
+    def checkpoint(name: str) -> None:
+        if name == point:
+            raise KilledError(name)
+
+    return checkpoint
+
+
+def build_and_die(world: World, assignment_id: UUID, point: str) -> None:
+    context = world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at(point))
+    with pytest.raises(KilledError):
+        builds.build_vm(assignment_id, context)
+
+
 @pytest.mark.parametrize("point", CHECKPOINTS)
 def test_a_build_whose_worker_was_killed_is_finished_by_another(world: World, point: str) -> None:
     assignment_id = world.request()
 
-    with pytest.raises(KilledError):
-        builds.build_vm(
-            assignment_id, world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at(point))
-        )
+    build_and_die(world, assignment_id, point)
     assert world.build(assignment_id) == TaskOutcome.DONE
 
     world.assert_runs_once(assignment_id)
@@ -330,10 +330,7 @@ def test_a_build_whose_worker_was_killed_is_finished_by_another(world: World, po
 def test_a_vm_deleted_after_its_worker_was_killed_leaves_nothing(world: World, point: str) -> None:
     assignment_id = world.request()
 
-    with pytest.raises(KilledError):
-        builds.build_vm(
-            assignment_id, world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at(point))
-        )
+    build_and_die(world, assignment_id, point)
     world.delete_vm_of(assignment_id)
     assert world.remove(assignment_id) == TaskOutcome.DONE
 
@@ -341,8 +338,7 @@ def test_a_vm_deleted_after_its_worker_was_killed_leaves_nothing(world: World, p
 
 
 def test_a_removal_whose_worker_was_killed_is_finished_by_another(world: World) -> None:
-    assignment_id = world.request()
-    builds.build_vm(assignment_id, world.worker())
+    assignment_id = world.built()
     world.delete_vm_of(assignment_id)
 
     with pytest.raises(KilledError):
@@ -359,11 +355,7 @@ def test_a_vm_whose_worker_was_killed_before_the_resume_survives_a_power_cycle(
     world: World,
 ) -> None:
     assignment_id = world.request()
-    with pytest.raises(KilledError):
-        builds.build_vm(
-            assignment_id,
-            world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at("create.after_activate")),
-        )
+    build_and_die(world, assignment_id, "create.after_activate")
     world.host.power_cycle()
 
     assert world.build(assignment_id) == TaskOutcome.DONE
@@ -376,11 +368,7 @@ def test_an_active_vm_whose_domain_went_before_it_ever_ran_can_be_decided_again(
     world: World,
 ) -> None:
     assignment_id = world.request()
-    with pytest.raises(KilledError):
-        builds.build_vm(
-            assignment_id,
-            world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at("create.after_activate")),
-        )
+    build_and_die(world, assignment_id, "create.after_activate")
     world.host.domains.clear()
 
     assert world.build(assignment_id) == TaskOutcome.FAILED
@@ -462,8 +450,7 @@ def test_a_refused_build_on_a_host_that_then_falls_silent_stays_quarantined(worl
 def test_a_removal_that_a_hung_host_cut_short_frees_nothing_until_it_is_proven(
     world: World, op: str, after: bool
 ) -> None:
-    assignment_id = world.request()
-    builds.build_vm(assignment_id, world.worker())
+    assignment_id = world.built()
     world.delete_vm_of(assignment_id)
     world.host.hang_at(op, after=after)
 
@@ -475,8 +462,7 @@ def test_a_removal_that_a_hung_host_cut_short_frees_nothing_until_it_is_proven(
 
 
 def test_a_host_that_refuses_a_removal_keeps_the_assignment_with_the_reason(world: World) -> None:
-    assignment_id = world.request()
-    builds.build_vm(assignment_id, world.worker())
+    assignment_id = world.built()
     world.delete_vm_of(assignment_id)
     world.host.fail_at("remove", OperationFailedError("remove", "device or resource busy", 38))
 
@@ -580,8 +566,8 @@ def test_what_a_worker_could_not_clear_away_becomes_a_leftover_and_goes(world: W
     world.assert_nothing_is_left(assignment_id)
 
 
-class TwoHosts:
-    """Lends the two hosts that see one pool."""
+class PoolHosts:
+    """Lends the hosts that see one pool."""
 
     def __init__(self, *hosts: FakeHypervisor) -> None:
         self._hosts = {each.uri: each for each in hosts}
@@ -589,6 +575,18 @@ class TwoHosts:
     @contextmanager
     def use(self, host: HostAccess) -> Iterator[FakeHypervisor]:
         yield self._hosts[host.uri]
+
+
+def a_shared_pool(
+    register: Registry, neighbours: int = 1, **host_fields: Any
+) -> tuple[World, list[FakeHypervisor], HostLimits]:
+    """Return host h1 of a shared pool, the other hosts that see it, and the way to all of them."""
+    world = World(register, **{"labels": ["shared_pool=nfs"]} | host_fields)
+    others = [FakeHypervisor(f"qemu+tcp://h{n}.test/system") for n in range(2, neighbours + 2)]
+    for number, each in enumerate(others, 2):
+        add_host(register, f"h{number}", uri=each.uri, labels=["shared_pool=nfs"])
+    hosts = PoolHosts(world.host, *others)
+    return world, others, HostLimits(hosts, max_threads=8, pause_s=0, wait_s=0)
 
 
 class BusyHost:
@@ -608,8 +606,7 @@ class BusyHost:
 
 def a_leftover_disk(world: World, hosts: HostLimits) -> str:
     """Return the name of a volume of a VM that is gone, which the host shows."""
-    assignment_id = world.request()
-    world.build(assignment_id)
+    assignment_id = world.built()
     world.delete_vm_of(assignment_id)
     assert world.remove(assignment_id, hosts=hosts) == TaskOutcome.DONE
     disk = volume_name(str(assignment_id))
@@ -621,17 +618,8 @@ def a_leftover_disk(world: World, hosts: HostLimits) -> str:
 def test_a_volume_goes_once_no_domain_of_a_host_that_sees_its_pool_can_use_it(
     register: Registry,
 ) -> None:
-    world = World(register, labels=["shared_pool=nfs"])
-    neighbour = FakeHypervisor("qemu+tcp://h2.test/system")
-    add_host(register, "h2", uri=neighbour.uri, labels=["shared_pool=nfs"])
-    hosts = HostLimits(TwoHosts(world.host, neighbour), max_threads=8, pause_s=0, wait_s=0)
-    assignment_id = world.request()
-    world.build(assignment_id)
-    world.delete_vm_of(assignment_id)
-    assert world.remove(assignment_id, hosts=hosts) == TaskOutcome.DONE
-    disk = volume_name(str(assignment_id))
-    world.host.volumes[disk] = HostVolume(name=disk, capacity_bytes=1 << 30, allocation_bytes=0)
-    world.report()
+    world, [neighbour], hosts = a_shared_pool(register)
+    disk = a_leftover_disk(world, hosts)
 
     def attempt() -> set[TaskOutcome]:
         due = world.registry.assignments.send_due_tasks(resend_after_s=0)
@@ -662,12 +650,8 @@ def test_a_file_of_a_deleted_vm_stays_while_a_domain_of_another_host_declares_it
     register: Registry, is_leftover: bool
 ) -> None:
     """That domain may declare it raw: then its chain does not reach the VM's disk."""
-    world = World(register, labels=["shared_pool=nfs"])
-    neighbour = FakeHypervisor("qemu+tcp://h2.test/system")
-    add_host(register, "h2", uri=neighbour.uri, labels=["shared_pool=nfs"])
-    hosts = HostLimits(TwoHosts(world.host, neighbour), max_threads=8, pause_s=0, wait_s=0)
-    assignment_id = world.request()
-    world.build(assignment_id)
+    world, [neighbour], hosts = a_shared_pool(register)
+    assignment_id = world.built()
     disk = volume_name(str(assignment_id))
     domains, volumes = dict(world.host.domains), dict(world.host.volumes)
     world.delete_vm_of(assignment_id)
@@ -696,14 +680,10 @@ def test_a_file_of_a_deleted_vm_stays_while_a_domain_of_another_host_declares_it
 def test_a_deletion_lasts_as_long_as_the_hosts_that_see_its_pool_take_to_answer(
     register: Registry,
 ) -> None:
-    world = World(register, labels=["shared_pool=nfs"])
-    neighbours = [FakeHypervisor(f"qemu+tcp://h{n}.test/system") for n in (2, 3)]
-    for number, each in enumerate(neighbours, 2):
-        add_host(register, f"h{number}", uri=each.uri, labels=["shared_pool=nfs"])
+    world, neighbours, hosts = a_shared_pool(register, 2)
+    for each in neighbours:
         each.before("users_of", lambda: time.sleep(2 * SHORT_LEASE_S))
-    hosts = HostLimits(TwoHosts(world.host, *neighbours), max_threads=8, pause_s=0, wait_s=0)
-    assignment_id = world.request()
-    world.build(assignment_id)
+    assignment_id = world.built()
     world.delete_vm_of(assignment_id)
 
     outcome = world.remove(assignment_id, hosts=hosts, lease_s=SHORT_LEASE_S)
@@ -715,11 +695,7 @@ def test_a_deletion_lasts_as_long_as_the_hosts_that_see_its_pool_take_to_answer(
 def test_a_leftover_lasts_as_long_as_the_hosts_that_see_its_pool_take_to_answer(
     register: Registry,
 ) -> None:
-    world = World(register, labels=["shared_pool=nfs"])
-    neighbours = [FakeHypervisor(f"qemu+tcp://h{n}.test/system") for n in (2, 3, 4)]
-    for number, each in enumerate(neighbours, 2):
-        add_host(register, f"h{number}", uri=each.uri, labels=["shared_pool=nfs"])
-    hosts = HostLimits(TwoHosts(world.host, *neighbours), max_threads=8, pause_s=0, wait_s=0)
+    world, neighbours, hosts = a_shared_pool(register, 3)
     disk = a_leftover_disk(world, hosts)
     for each in neighbours:
         each.before("users_of", lambda: time.sleep(2 * SHORT_LEASE_S))
@@ -735,11 +711,7 @@ def test_a_leftover_lasts_as_long_as_the_hosts_that_see_its_pool_take_to_answer(
 def test_a_leftover_that_another_worker_took_over_is_left_to_it(
     register: Registry, owner: str
 ) -> None:
-    world = World(register, labels=["shared_pool=nfs"])
-    neighbours = [FakeHypervisor(f"qemu+tcp://h{n}.test/system") for n in (2, 3)]
-    for number, each in enumerate(neighbours, 2):
-        add_host(register, f"h{number}", uri=each.uri, labels=["shared_pool=nfs"])
-    hosts = HostLimits(TwoHosts(world.host, *neighbours), max_threads=8, pause_s=0, wait_s=0)
+    world, neighbours, hosts = a_shared_pool(register, 2)
     disk = a_leftover_disk(world, hosts)
     [due] = world.registry.assignments.send_due_tasks(resend_after_s=0)
 
@@ -761,12 +733,8 @@ def test_a_leftover_that_another_worker_took_over_is_left_to_it(
 def test_a_deleted_vms_disk_goes_once_each_host_that_sees_its_pool_says_it_is_unused(
     register: Registry, problem: str
 ) -> None:
-    world = World(register, labels=["shared_pool=nfs"])
-    neighbour = FakeHypervisor("qemu+tcp://h2.test/system")
-    add_host(register, "h2", uri=neighbour.uri, labels=["shared_pool=nfs"])
-    hosts = HostLimits(TwoHosts(world.host, neighbour), max_threads=8, pause_s=0, wait_s=0)
-    assignment_id = world.request()
-    world.build(assignment_id)
+    world, [neighbour], hosts = a_shared_pool(register)
+    assignment_id = world.built()
     world.delete_vm_of(assignment_id)
     disk = volume_name(str(assignment_id))
     if problem == "used":
@@ -795,12 +763,9 @@ def test_a_deleted_vms_disk_goes_once_each_host_that_sees_its_pool_says_it_is_un
     world.assert_nothing_is_left(assignment_id)
 
 
-def test_no_host_is_asked_of_a_disk_in_a_pool_of_its_host_alone(world: World) -> None:
-    neighbour = FakeHypervisor("qemu+tcp://h2.test/system")
-    add_host(world.registry, "h2", uri=neighbour.uri, labels=["shared_pool=nfs"])
-    hosts = HostLimits(TwoHosts(world.host, neighbour), max_threads=8, pause_s=0, wait_s=0)
-    assignment_id = world.request()
-    world.build(assignment_id)
+def test_no_host_is_asked_of_a_disk_in_a_pool_of_its_host_alone(register: Registry) -> None:
+    world, [neighbour], hosts = a_shared_pool(register, labels=[])
+    assignment_id = world.built()
     world.delete_vm_of(assignment_id)
 
     assert world.remove(assignment_id, hosts=hosts) == TaskOutcome.DONE
@@ -842,27 +807,16 @@ def test_what_a_full_host_refused_is_sent_again_as_soon_as_a_build_there_ends(
     assert sent == [("workers.create_vm", second)]
 
 
-def kill_at(point: str) -> Any:
-    def checkpoint(name: str) -> None:
-        if name == point:
-            raise KilledError(name)
-
-    return checkpoint
-
-
 def test_a_hung_host_is_not_asked_again_at_once(world: World) -> None:
-    from tests.integration.workers.world import OneHost
-    from workers.host_limits import HostLimits
-
     first, second = world.request(), world.request()
     context = world.worker(
         hosts=HostLimits(OneHost(world.host), max_threads=2, pause_s=3600, wait_s=0)
     )
     world.host.fail_at("find", HostUnreachableError(world.host.uri, "no answer"))
     builds.build_vm(first, context)
-    asked = len(world.host.log)
+    requested = len(world.host.log)
 
     assert builds.build_vm(second, context) == TaskOutcome.HANDED_BACK
 
-    assert len(world.host.log) == asked
+    assert len(world.host.log) == requested
     assert world.build(second) == TaskOutcome.DONE

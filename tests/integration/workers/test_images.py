@@ -20,7 +20,7 @@ from registry import AssignmentState, CopyState, HostAdminEvent, Registry
 from registry.db import uuid7
 from registry.images import Image, ImageCopy, ImageStore, NewImage
 from tests.fakes.hypervisor import PIECE, FakeHypervisor
-from tests.integration.workers.test_crossings import TwoHosts
+from tests.integration.workers.test_crossings import PoolHosts
 from tests.integration.workers.world import SHORT_LEASE_S, KilledError, World, eventually
 from tests.raw_sql import raw_sql
 from tests.register import ACTOR, add_host, add_request
@@ -253,7 +253,7 @@ def test_an_image_in_a_shared_pool_goes_once_each_host_that_sees_it_says_it_is_u
     world = ImageWorld(register, tmp_path / "images", labels=["shared_pool=nfs"])
     neighbour = FakeHypervisor("qemu+tcp://h2.test/system")
     add_host(register, "h2", uri=neighbour.uri, labels=["shared_pool=nfs"])
-    hosts = HostLimits(TwoHosts(world.host, neighbour), max_threads=8, pause_s=0, wait_s=0)
+    hosts = HostLimits(PoolHosts(world.host, neighbour), max_threads=8, pause_s=0, wait_s=0)
     world.upload()
     [request] = world.registry.requests.list().items
     world.registry.requests.delete(request.id, actor=ACTOR)
@@ -308,7 +308,7 @@ def test_copies_that_were_superseded_go_if_nothing_rests_on_them(world: ImageWor
     world.upload()
     show(world)
     world.host.volumes.clear()
-    show(world)  # another machine's pool: the copy is brought anew
+    show(world)  # another machine's pool: the copy is brought again
     assert world.upload() is TaskOutcome.DONE
     first, second, later = copy_names(world, 1, 2, 3)
     strange = f"fuga-image-{uuid7()}.1.raw"
@@ -339,7 +339,7 @@ def test_a_copy_of_a_retired_host_goes_where_its_machine_lives_on(world: ImageWo
     [(_, key)] = world.due()
     machine = FakeHypervisor("qemu+tcp://h2.test/system")
     machine.volumes = world.host.volumes
-    hosts = HostLimits(TwoHosts(machine), max_threads=8, pause_s=0, wait_s=0)
+    hosts = HostLimits(PoolHosts(machine), max_threads=8, pause_s=0, wait_s=0)
     assert removals.remove_leftover(key, world.worker(hosts=hosts)) is TaskOutcome.DONE
     assert current not in world.host.volumes
 

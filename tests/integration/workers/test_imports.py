@@ -130,8 +130,8 @@ def test_an_image_is_fetched_checked_and_on_offer(fetching: Fetching) -> None:
 
     assert fetching.fetch(image) is TaskOutcome.DONE
 
-    told = fetching.told()
-    assert (told.state, told.size_bytes) == (ImageState.READY, len(CONTENT))
+    shown = fetching.told()
+    assert (shown.state, shown.size_bytes) == (ImageState.READY, len(CONTENT))
     [file] = fetching.files()
     assert file.read_bytes() == CONTENT
     assert fetching.registry.assignments.send_due_tasks(resend_after_s=0) == ()
@@ -186,9 +186,9 @@ def test_what_does_not_come_as_it_should_fails_and_says_why(
 
     assert fetching.fetch(fetching.ask()) is TaskOutcome.FAILED
 
-    told = fetching.told()
-    assert told.state == ImageState.FAILED
-    assert reason in (told.last_error or "")
+    shown = fetching.told()
+    assert shown.state == ImageState.FAILED
+    assert reason in (shown.last_error or "")
     assert fetching.files() == []
 
 
@@ -383,10 +383,10 @@ def test_a_slow_mirror_is_given_up_when_the_whole_time_is_over(fetching: Fetchin
 
 
 def test_a_worker_ends_though_its_mirror_says_nothing(fetching: Fetching) -> None:
-    stopping, asked = Event(), Event()
+    stopping, requested = Event(), Event()
 
     def say_nothing(connection: socket.socket) -> None:
-        asked.set()
+        requested.set()
         stopping.set()
         connection.recv(1)
 
@@ -395,7 +395,7 @@ def test_a_worker_ends_though_its_mirror_says_nothing(fetching: Fetching) -> Non
 
         assert fetching.fetch(fetching.ask(), stopping=stopping) is TaskOutcome.HANDED_BACK
 
-    assert asked.is_set()
+    assert requested.is_set()
 
 
 def test_an_image_removed_while_its_mirror_is_silent_is_let_go_of(fetching: Fetching) -> None:
@@ -463,5 +463,5 @@ def test_an_import_takes_the_signature_beside_the_image(fetching: Fetching, tmp_
     fetching.site.pages["/images/debian.raw.minisig"] = (200, {}, minisig(blake2b))
     assert fetching.fetch(fetching.ask(), store=store) is TaskOutcome.DONE
 
-    told = fetching.registry.images.get("debian")
-    assert told.signed_by == "minisign key 0706050403020100 (release.pub)"
+    shown = fetching.registry.images.get("debian")
+    assert shown.signed_by == "minisign key 0706050403020100 (release.pub)"

@@ -104,7 +104,7 @@ def test_vms_are_built_over_tls_and_ssh_and_no_secret_is_told(
     }
     assert findings == {"credential site": True, "credential site-2": True, "credential ssh": True}
 
-    told = "\n".join(
+    shown = "\n".join(
         [
             doctor.stdout + doctor.stderr,
             *(service.log.read_text(errors="replace") for service in (monitor, worker)),
@@ -113,9 +113,9 @@ def test_vms_are_built_over_tls_and_ssh_and_no_secret_is_told(
             *commands_of(worker),
         ]
     )
-    assert by_tls in told
+    assert by_tls in shown
     for secret in secrets(store):
-        assert secret not in told
+        assert secret not in shown
 
 
 def dump(database: Path) -> str:

@@ -71,11 +71,11 @@ def assert_sound(world: PowerWorld) -> None:
 def test_a_stopped_vm_was_told_to_shut_down_and_keeps_its_place_and_share(world: PowerWorld):
     held = world.committed()
 
-    asked = world.ask(STOP)
+    move = world.ask(STOP)
     world.settle()
 
-    assert asked.power is not None
-    assert asked.power.state is PowerState.STOPPING
+    assert move.power is not None
+    assert move.power.state is PowerState.STOPPING
     assert world.states() == ("stopped", "stopped")
     assert world.domain is DomainState.STOPPED
     assert world.calls("shut_down", "power_off") == ["shut_down"]
@@ -249,11 +249,11 @@ def test_a_stopped_vm_that_somebody_starts_on_its_host_is_stopped_again(world: P
     world.host.resume(str(world.vm_id))
 
     world.report()
-    asked = world.vm.power
+    requested = world.vm.power
     world.settle()
 
-    assert asked is not None
-    assert asked.requested_by == "monitor"
+    assert requested is not None
+    assert requested.requested_by == "monitor"
     assert world.states() == ("stopped", "stopped")
 
 
@@ -275,13 +275,13 @@ def test_a_look_that_began_before_the_stop_does_not_undo_what_is_known(world: Po
 def test_a_stop_during_the_build_waits_for_it_and_says_so(register: Registry):
     world = PowerWorld(register, built=False)
 
-    asked = world.ask(STOP)
+    move = world.ask(STOP)
     nothing_yet = power.switch_power(world.vm_id, world.worker())
     builds.build_vm(world.assignment_id, world.worker())
     world.settle()
 
-    assert asked.power is not None
-    assert asked.power.waits_for == "it is still being built"
+    assert move.power is not None
+    assert move.power.waits_for == "it is still being built"
     assert nothing_yet == TaskOutcome.NOT_OURS
     assert world.states() == ("stopped", "stopped")
     assert_sound(world)

@@ -88,8 +88,8 @@ class Attacked:
 
     def dropped(self) -> dict[str, float]:
         with httpx.Client(transport=httpx.HTTPTransport(uds=str(self.socket))) as asking:
-            told = asking.get("http://worker/metrics", timeout=PATIENCE_S).text
-        lines = [line for line in told.splitlines() if line.startswith("fuga_messages_dropped_t")]
+            shown = asking.get("http://worker/metrics", timeout=PATIENCE_S).text
+        lines = [line for line in shown.splitlines() if line.startswith("fuga_messages_dropped_t")]
         return {line.split('"')[1]: float(line.rsplit(" ", 1)[1]) for line in lines}
 
 

@@ -89,6 +89,12 @@ class World:
         """Ask for a small VM and place it; return the assignment."""
         return self.place(add_request(self.registry).id)
 
+    def built(self) -> UUID:
+        """Ask for a small VM, place it and let a worker build it; return the assignment."""
+        assignment_id = self.request()
+        assert builds.build_vm(assignment_id, self.worker()) == TaskOutcome.DONE
+        return assignment_id
+
     def place(self, request_id: UUID) -> UUID:
         """Commit a round that places one VM of a request on the host."""
         request, host = self.registry.requests.get(request_id), self.registry.hosts.get("h1")

@@ -152,7 +152,7 @@ def test_without_second_thoughts_it_is_the_steepest_response_each_time(
 
 
 def steepest(running, worth, skewness):
-    """Weigh all VMs on all hosts anew before each move; equals as `BetterResponses` says."""
+    """Weigh all VMs on all hosts again before each move; equals as `BetterResponses` says."""
     term = LoadImbalance.of_pool(running, np.array([0, 1]), skewness=skewness)
     capacity, state, made = running.snapshot.capacity, running, []
     while True:

@@ -142,7 +142,7 @@ def most_that_fit(running: RunningState, hosts: list[int]) -> int:
 
 
 def test_the_heuristic_misses_at_most_one_in_a_hundred_of_what_a_solver_places() -> None:
-    fit = missed = asked = 0
+    fit = missed = requested = 0
     for seed in range(400):
         running, hosts = a_tight_cluster(seed)
         leaving = len(running.vms_on(hosts))
@@ -159,9 +159,9 @@ def test_the_heuristic_misses_at_most_one_in_a_hundred_of_what_a_solver_places()
         fit += 1
         missed += bool(alone.stays)
         assert alone.details["solver"] == ("too large" if alone.stays else "not used")
-        asked += with_solver.details["solver"] == "all placed"
+        requested += with_solver.details["solver"] == "all placed"
         assert with_solver.stays == ()
 
     assert fit >= 100
     assert missed <= fit / 100
-    assert asked == missed
+    assert requested == missed

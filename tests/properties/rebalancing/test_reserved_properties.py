@@ -27,8 +27,8 @@ def with_reserved(draw: st.DrawFn) -> tuple[Snapshot, Reservations]:
     for number, kind in enumerate(kinds):
         demand, may = snapshot.demand[kind], snapshot.eligible[kind][snapshot.host_class]
         for host in range(len(free)):
-            asked = draw(st.integers(0, 3)) if may[host] else 0
-            count = min([asked, *(free[host][demand > 0] // demand[demand > 0]).tolist()])
+            requested = draw(st.integers(0, 3)) if may[host] else 0
+            count = min([requested, *(free[host][demand > 0] // demand[demand > 0]).tolist()])
             if count > 0:
                 free[host] -= count * demand
                 holds.append((number, host, count))

@@ -58,7 +58,7 @@ def test_every_process_that_reads_it_says_so_and_does_not_start(
     )
 
     assert ended.returncode != 0
-    told = (ended.stdout + ended.stderr).splitlines()
-    [line] = [each for each in told if "FUGA_POLICY:" in each]
+    shown = (ended.stdout + ended.stderr).splitlines()
+    [line] = [each for each in shown if "FUGA_POLICY:" in each]
     assert "did you mean fuga?" in line
     assert not (tmp_path / "state" / "fuga.db").exists()

@@ -143,12 +143,12 @@ def test_a_past_that_was_written_anew_no_longer_has_the_link_that_was_noted(
     for number in range(5):
         other.rounds.commit_round(a_commit(lease, shares=[a_share("a", number)]))
 
-    anew = parse_document(json.dumps(exported(other, "a")).encode())
+    again = parse_document(json.dumps(exported(other, "a")).encode())
     other.close()
 
-    assert verify_chain(anew, "a").rows == 5
+    assert verify_chain(again, "a").rows == 5
     with pytest.raises(ProofError, match="the past was changed"):
-        verify_chain(anew, "a", saved["rounds"][0]["link"])
+        verify_chain(again, "a", saved["rounds"][0]["link"])
 
 
 def test_the_rows_of_another_tenant_are_refused(saved: dict[str, Any]):

@@ -38,10 +38,10 @@ def test_each_text_of_a_table_is_masked_for_itself() -> None:
         "vcpus": 3,
     }
 
-    told = json.loads(shown_value("table", table) or "")
+    body = json.loads(shown_value("table", table) or "")
 
-    assert told["deep"] == [{"password": SET, "other": "plain"}]
-    assert (told["url"], told["vcpus"]) == ("amqp://me:***@broker", 3)
+    assert body["deep"] == [{"password": SET, "other": "plain"}]
+    assert (body["url"], body["vcpus"]) == ("amqp://me:***@broker", 3)
     assert shown_value("table", {}) is None
 
 
@@ -66,8 +66,8 @@ def test_rules_are_told_in_the_order_in_which_they_count() -> None:
 
     found = {each.name: each for each in settings_in_force(ControllerSettings(oidc_rules=rules))}
 
-    told = found["FUGA_OIDC_RULES"].value or ""
-    assert 0 < told.index("'staff'") < told.index("'admins'")
+    shown = found["FUGA_OIDC_RULES"].value or ""
+    assert 0 < shown.index("'staff'") < shown.index("'admins'")
 
 
 def test_no_setting_of_a_process_is_shown_as_code_writes_it() -> None:

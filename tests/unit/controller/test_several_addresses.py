@@ -105,10 +105,14 @@ def test_a_call_that_may_have_been_received_is_repeated_only_where_twice_is_as_g
 
 
 def test_an_error_names_each_address_and_its_reason() -> None:
-    with refusing() as first, not_accepting() as second, pytest.raises(ApiUnreachableError) as told:
+    with (
+        refusing() as first,
+        not_accepting() as second,
+        pytest.raises(ApiUnreachableError) as shown,
+    ):
         client(first, second, retry_after_s=()).get("vms/1")
 
-    said = str(told.value)
+    said = str(shown.value)
     assert f"at {first} or {second}: " in said
     assert f"{first}: [Errno 111] Connection refused; {second}: timed out" in said
 

@@ -54,10 +54,10 @@ OF_SETTINGS = {"east": {"policy": "best_fit", "parameters": {"overload": "none"}
 
 
 def test_without_a_round_settings_say_how_rounds_are_decided():
-    told = deciding_settings(None, SETTINGS)
+    shown = deciding_settings(None, SETTINGS)
 
-    assert (told.policy, told.slot_length_s, told.zone_policies) == ("slots", 30, OF_SETTINGS)
-    assert told.source == "the settings, because there is no round"
+    assert (shown.policy, shown.slot_length_s, shown.zone_policies) == ("slots", 30, OF_SETTINGS)
+    assert shown.source == "the settings, because there is no round"
 
 
 def test_where_inputs_are_purged_settings_say_who_decides_in_zones():
@@ -71,9 +71,9 @@ def test_where_inputs_are_purged_settings_say_who_decides_in_zones():
         memory={"half_life_s": 7200, "horizon_s": 60},
     )
 
-    told = deciding_settings(newest, SETTINGS)
+    shown = deciding_settings(newest, SETTINGS)
 
-    assert (told.policy, told.parameters, told.slot_length_s) == ("fuga", {"eta": 3}, 60)
-    assert told.fairness_memory_s == 7200
-    assert told.zone_policies == OF_SETTINGS
-    assert told.source == "round 7, zones from the settings because its inputs are purged"
+    assert (shown.policy, shown.parameters, shown.slot_length_s) == ("fuga", {"eta": 3}, 60)
+    assert shown.fairness_memory_s == 7200
+    assert shown.zone_policies == OF_SETTINGS
+    assert shown.source == "round 7, zones from the settings because its inputs are purged"

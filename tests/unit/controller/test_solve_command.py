@@ -402,12 +402,12 @@ def test_help_does_not_load_numpy() -> None:
 
 
 def test_gangs_and_what_games_hand_out_are_told_by_name(run: Run) -> None:
-    asked = [
+    requested = [
         {"name": "j1", "tenant": "u1", "per_vm": [1, 2], "count": 3, "min_count": 2},
         {"name": "j2", "tenant": "u2", "per_vm": [1, 2], "count": 3},
     ]
 
-    ended = run("-", "--policy", "fuga", "-o", "json", stdin=problem(demands=asked))
+    ended = run("-", "--policy", "fuga", "-o", "json", stdin=problem(demands=requested))
 
     details = json.loads(ended.out)["details"]
     assert details["gangs"] == [{"demand": "j1", "host": "s1", "vms": 2}]
@@ -425,23 +425,23 @@ def test_whole_vm_answers_tell_what_they_are_judged_by(run: Run, policy: str) ->
         ],
     )
 
-    told = answer(run("-", "--policy", policy, "-o", "json", stdin=value))
+    shown = answer(run("-", "--policy", policy, "-o", "json", stdin=value))
 
-    details, shares = told["details"], told["details"]["shares"]
+    details, shares = shown["details"], shown["details"]["shares"]
     assert {name: each["before"] for name, each in shares.items()} == {
         "u1": 0.25,
         "u2": 0.0,
         "team": 0.25,
     }
-    assert [shares[each["name"]]["after"] for each in told["tenants"]] == [
-        each["dominant_share"] for each in told["tenants"]
+    assert [shares[each["name"]]["after"] for each in shown["tenants"]] == [
+        each["dominant_share"] for each in shown["tenants"]
     ]
     # Three cores are left: one for u1, which has one, and two for u2.
     assert [shares[name]["fair"] for name in ("u1", "u2")] == pytest.approx([0.5, 0.5])
     assert details["fair_distance"] >= 0
     assert details["utilization_bound"]["vcpus"] == pytest.approx(1.0)
     assert all(
-        told["utilization"][name] <= most + 1e-9
+        shown["utilization"][name] <= most + 1e-9
         for name, most in details["utilization_bound"].items()
     )
     assert all(seconds >= 0 for seconds in details["timings"].values())

@@ -146,17 +146,17 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 def copy(
     there: Volume, *, spec: MoveSpec = SPEC, stop: threading.Event | None = None
 ) -> tuple[int, list[MigrationProgress], MoveHosts]:
-    told: list[MigrationProgress] = []
+    shown: list[MigrationProgress] = []
     ends: Any = MoveHosts(there)
-    copying = cold_moves._DiskCopy(ends, spec, stop or threading.Event(), told.append)
+    copying = cold_moves._DiskCopy(ends, spec, stop or threading.Event(), shown.append)
     here: Any = Volume(DISK)
-    return copying.run(here), told, ends
+    return copying.run(here), shown, ends
 
 
 def test_bytes_arrive_as_bytes_and_holes_as_holes() -> None:
     there = Volume(())
 
-    sent, told, _ = copy(there)
+    sent, shown, _ = copy(there)
 
     flat = [each if isinstance(each, bytes) else b"\0" * each for each in there.content]
     assert b"".join(flat) == b"".join(
@@ -164,8 +164,8 @@ def test_bytes_arrive_as_bytes_and_holes_as_holes() -> None:
     )
     assert [each for each in there.content if isinstance(each, int)] == [3 * MIB, 5]
     assert sent == sum(len(each) for each in DISK if isinstance(each, bytes))
-    assert (told[0].disk_remaining_bytes, told[-1].disk_remaining_bytes) == (
-        told[0].disk_total_bytes,
+    assert (shown[0].disk_remaining_bytes, shown[-1].disk_remaining_bytes) == (
+        shown[0].disk_total_bytes,
         0,
     )
 
@@ -251,10 +251,10 @@ def test_the_disk_of_a_vm_that_has_arrived_is_not_copied_over(
 
 
 def test_a_bandwidth_is_kept() -> None:
-    _, told, _ = copy(Volume(()), spec=replace(SPEC, bandwidth_mib_s=4))
+    _, shown, _ = copy(Volume(()), spec=replace(SPEC, bandwidth_mib_s=4))
 
     # 1.2 MB at 4 MiB a second.
-    assert told[-1].elapsed_ms >= 250
+    assert shown[-1].elapsed_ms >= 250
 
 
 @pytest.mark.parametrize(

@@ -31,16 +31,20 @@ URIS = st.sampled_from(
 def test_a_tls_host_is_opened_with_the_files_of_its_credential() -> None:
     credential = Credential(name="site", folder="/etc/fuga/host-credentials/site")
 
-    told = tls_uri("qemu+tls://kvm-1.example:16515/system", credential)
+    shown = tls_uri("qemu+tls://kvm-1.example:16515/system", credential)
 
-    assert told == ("qemu+tls://kvm-1.example:16515/system?pkipath=/etc/fuga/host-credentials/site")
+    assert shown == (
+        "qemu+tls://kvm-1.example:16515/system?pkipath=/etc/fuga/host-credentials/site"
+    )
 
 
 @pytest.mark.parametrize("scheme", ["qemu+ssh", "qemu+libssh", "qemu+libssh2"])
 def test_ssh_is_always_spoken_by_libssh_which_checks_the_hosts_key(scheme: str) -> None:
-    told = ssh_uri(f"{scheme}://root@kvm-1/system", known_hosts="/proc/self/fd/7", key_file="/c/id")
+    shown = ssh_uri(
+        f"{scheme}://root@kvm-1/system", known_hosts="/proc/self/fd/7", key_file="/c/id"
+    )
 
-    assert told == (
+    assert shown == (
         "qemu+libssh://root@kvm-1/system?known_hosts=/proc/self/fd/7&known_hosts_verify=normal"
         "&sshauth=privkey&keyfile=/c/id"
     )
@@ -51,7 +55,7 @@ def test_no_name_of_a_folder_adds_a_parameter_or_moves_the_host(uri: str, folder
     told_tls = tls_uri(uri, Credential(name="site", folder=folder))
     told_ssh = ssh_uri(uri, known_hosts=folder, key_file=f"{folder}/id")
 
-    for told, expected in (
+    for shown, expected in (
         (told_tls, [("pkipath", folder)]),
         (
             told_ssh,
@@ -63,7 +67,7 @@ def test_no_name_of_a_folder_adds_a_parameter_or_moves_the_host(uri: str, folder
             ],
         ),
     ):
-        parts = urlsplit(told)
+        parts = urlsplit(shown)
         assert (parts.netloc, parts.path) == (urlsplit(uri).netloc, urlsplit(uri).path)
         assert parts.fragment == ""
         assert ";" not in parts.query
@@ -77,13 +81,13 @@ def test_of_a_uri_that_was_let_in_only_user_host_port_and_path_are_passed_on(tai
     except UriRefusedError:
         return
 
-    told = urlsplit(ssh_uri(uri, known_hosts="/k", key_file="/i"))
+    shown = urlsplit(ssh_uri(uri, known_hosts="/k", key_file="/i"))
 
-    names = [name for name, _ in parse_qsl(told.query, keep_blank_values=True)]
+    names = [name for name, _ in parse_qsl(shown.query, keep_blank_values=True)]
     assert names == ["known_hosts", "known_hosts_verify", "sshauth", "keyfile"]
-    assert told.netloc == urlsplit(uri).netloc
+    assert shown.netloc == urlsplit(uri).netloc
     assert all(
-        len(line.split(" ")) == 3 and line.startswith(("[", told.hostname or "-"))
+        len(line.split(" ")) == 3 and line.startswith(("[", shown.hostname or "-"))
         for line in known_hosts(uri, (KEY,)).splitlines()
     )
 
@@ -105,11 +109,11 @@ def test_a_host_is_known_by_its_address_and_port(uri: str, known_as: str) -> Non
 def test_a_folder_is_never_told_not_even_as_a_uri_writes_it() -> None:
     credential = Credential(name="site", folder="/etc/my keys/site")
 
-    told = credential.mask(
+    shown = credential.mask(
         "cannot read '/etc/my keys/site/id' of qemu+tls://h/?pkipath=/etc/my%20keys/site"
     )
 
-    assert told == "cannot read 'credential site/id' of qemu+tls://h/?pkipath=credential site"
+    assert shown == "cannot read 'credential site/id' of qemu+tls://h/?pkipath=credential site"
     assert "/etc" not in repr(credential)
 
 

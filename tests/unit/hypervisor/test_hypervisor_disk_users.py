@@ -466,12 +466,12 @@ def test_a_pool_that_hangs_is_asked_once_and_named(
     conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_pool(conn, "nfs", {"x.iso": ""})
-    back, asked = threading.Event(), []
+    back, requested = threading.Event(), []
     read = libvirt.virStorageVol.XMLDesc
 
     def hanging(self: libvirt.virStorageVol, flags: int = 0) -> Any:
         if self.name() == "x.iso":
-            asked.append(self.name())
+            requested.append(self.name())
             assert back.wait(60)
         return read(self, flags)
 
@@ -481,7 +481,7 @@ def test_a_pool_that_hangs_is_asked_once_and_named(
         for _ in range(3):
             with pytest.raises(OperationFailedError, match=r"/nfs/x.iso has not answered .*virsh"):
                 remove(conn, host, patience_s=0.05)
-        assert asked == ["x.iso"]
+        assert requested == ["x.iso"]
         assert not conn.lookupByName("web").isActive()
         assert files_of(conn, "a") == {f"/a/{DISK}", "/a/snap1"}
     finally:
@@ -489,7 +489,7 @@ def test_a_pool_that_hangs_is_asked_once_and_named(
 
     assert remove(conn, host, patience_s=60)
     assert files_of(conn, "a") == set()
-    assert asked == ["x.iso"]  # its late answer is used
+    assert requested == ["x.iso"]  # its late answer is used
 
 
 @pytest.mark.usefixtures("vm_with_snapshot")

@@ -40,8 +40,11 @@ class Leaving:
     def hear(self, command: str) -> str:
         """Be QEMU's monitor."""
         self.told.append(command)
-        asked = json.loads(command)
-        if asked["execute"] == "migrate-continue" and asked["arguments"]["state"] == self.status:
+        requested = json.loads(command)
+        if (
+            requested["execute"] == "migrate-continue"
+            and requested["arguments"]["state"] == self.status
+        ):
             self.status = "cancelled"
             return '{"return": {}}'
         return '{"error": {"desc": "Migration not in expected state"}}'

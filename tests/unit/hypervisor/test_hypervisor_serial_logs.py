@@ -38,14 +38,17 @@ class ForgottenError(libvirt.libvirtError):
 
 def test_a_reader_that_a_removal_of_another_vm_forgot_is_made_again() -> None:
     host = host_with_a_log_of(3)
-    told = [[], *([[(None, {"block.count": 1, "block.0.name": "vda", "block.0.physical": 3})]] * 2)]
+    shown = [
+        [],
+        *([[(None, {"block.count": 1, "block.0.name": "vda", "block.0.physical": 3})]] * 2),
+    ]
 
     def info() -> None:
         raise ForgottenError
 
     reader = SimpleNamespace(blockPeek=lambda *_: b"log", info=info)
     host.lookupByUUIDString = lambda _: reader
-    host.domainListGetStats = lambda *_: told.pop(0)
+    host.domainListGetStats = lambda *_: shown.pop(0)
 
     found = serial_logs.read_tail(host, vm_id="v", max_bytes=100, after=0)
 

@@ -357,10 +357,10 @@ def test_what_nobody_thought_of_is_told_of_its_host_alone() -> None:
 
     done = run_many(prelude, a_request(1, "bad:"), a_request(2, "good:"))
 
-    told = {line["id"]: line for line in map(wire.decode, done.stdout.splitlines())}
-    assert told[1] == {
+    shown = {line["id"]: line for line in map(wire.decode, done.stdout.splitlines())}
+    assert shown[1] == {
         "id": 1,
         "error": "unreachable",
         "reason": "IndexError: list index out of range",
     }
-    assert told[2] == {"id": 2, "ok": "good:"}
+    assert shown[2] == {"id": 2, "ok": "good:"}

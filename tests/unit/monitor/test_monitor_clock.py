@@ -38,8 +38,10 @@ def test_it_is_behind_by_what_asking_took_at_most_and_never_ahead() -> None:
 
     for pause_s in (0.0, 0.4, 0.5, 0.9, 30.0, 0.1):
         world.at_s += pause_s
-        told = clock.now()
-        assert timedelta(0) <= world.truth - told <= timedelta(seconds=world.there_s + world.back_s)
+        shown = clock.now()
+        assert (
+            timedelta(0) <= world.truth - shown <= timedelta(seconds=world.there_s + world.back_s)
+        )
 
 
 def test_it_asks_once_for_many_looks() -> None:

@@ -149,14 +149,14 @@ def held_in_the_end(snapshot: Snapshot, allocation: Allocation) -> list[list[int
     """Return what tenants keep or get, without what was borrowed in this round."""
     spot = snapshot.spot
     held = snapshot.held.tolist()
-    told = allocation.details["borrowed"]
-    lets_in = told["lets_in"] + allocation.details.get("spot", {"lets_in": []})["lets_in"]
+    shown = allocation.details["borrowed"]
+    lets_in = shown["lets_in"] + allocation.details.get("spot", {"lets_in": []})["lets_in"]
     for request, _, count in [*allocation.placed.tolist(), *lets_in]:
         if snapshot.borrowed.asks[request] or (spot is not None and spot.asks[request]):
             continue
         for resource, amount in enumerate(snapshot.demand[request].tolist()):
             held[snapshot.tenant[request]][resource] += count * amount
-    for vm, _ in told["ends"]:
+    for vm, _ in shown["ends"]:
         for resource, amount in enumerate(snapshot.borrowed.amounts[vm].tolist()):
             held[snapshot.borrowed.tenant[vm]][resource] -= amount
     return held
@@ -171,13 +171,13 @@ def test_borrowed_vms_take_nothing_and_end_for_who_then_holds_no_more(spot, data
     allocation = decided(snapshot, name, seed)
 
     check_allocation(snapshot, allocation)
-    told = allocation.details["borrowed"]
-    contains(bool(told["ends"]))
+    shown = allocation.details["borrowed"]
+    contains(bool(shown["ends"]))
     asks = snapshot.borrowed.asks if not spot else snapshot.borrowed.asks | snapshot.spot.asks
     shared = [row for row in allocation.placed.tolist() if not asks[row[0]]]
     assert shared == decided(ordinary(snapshot), name, seed).placed.tolist()
     held = held_in_the_end(snapshot, allocation)
-    for vm, request in told["ends"]:
+    for vm, request in shown["ends"]:
         borrower = int(snapshot.borrowed.tenant[vm])
         assert may_take(snapshot, held, int(snapshot.tenant[request]), borrower)
     again = Borrowed.from_document(snapshot.borrowed.document(), 3)
@@ -220,10 +220,10 @@ def nothing_more_may_be_taken(snapshot, allocation):
 def after_round(snapshot: Snapshot, allocation: Allocation) -> tuple[Snapshot, bool]:
     """Return the cluster of the next round, with the ended VMs gone and their room kept."""
     borrowed = snapshot.borrowed
-    told = allocation.details["borrowed"]
+    shown = allocation.details["borrowed"]
     after = snapshot.after_placing(allocation.placed)
     free, held = after.free.copy(), after.held.copy()
-    gone = [vm for vm, _ in told["ends"]]
+    gone = [vm for vm, _ in shown["ends"]]
     np.add.at(free, borrowed.host[gone], borrowed.amounts[gone])
     np.subtract.at(held, borrowed.tenant[gone], borrowed.amounts[gone])
     count = after.count.copy()
@@ -251,7 +251,7 @@ def after_round(snapshot: Snapshot, allocation: Allocation) -> tuple[Snapshot, b
         ending=np.zeros(size, dtype=np.bool_),
     )
     none = np.zeros(0, dtype=np.int64)
-    kept = [tuple(row) for row in told["lets_in"]]
+    kept = [tuple(row) for row in shown["lets_in"]]
     if snapshot.spot is not None:
         placed = {(row[0], row[1]): row[2] for row in allocation.placed.tolist()}
         before = snapshot.spot.kept
@@ -264,7 +264,7 @@ def after_round(snapshot: Snapshot, allocation: Allocation) -> tuple[Snapshot, b
         may_end=np.zeros(0, dtype=np.bool_),
         kept=tuple(row for row in kept if row[2] > 0),
     )
-    changed = bool(told["ends"]) or len(allocation.placed) > 0
+    changed = bool(shown["ends"]) or len(allocation.placed) > 0
     return dataclasses.replace(
         after, free=free, held=held, count=count, borrowed=then, spot=spot
     ), changed

@@ -139,8 +139,8 @@ def test_a_vm_that_fits_nowhere_leaves_the_quota_to_others(policy: str) -> None:
 
     allocation = placed(limited, policy)
     assert counts(limited, allocation) == [0, 6]
-    told = {(left.request, left.count, left.reason) for left in allocation.left_out}
-    assert told == {(0, 1, Reason.QUOTA), (1, 2, Reason.NO_ROOM), (1, 1, Reason.QUOTA)}
+    shown = {(left.request, left.count, left.reason) for left in allocation.left_out}
+    assert shown == {(0, 1, Reason.QUOTA), (1, 2, Reason.NO_ROOM), (1, 1, Reason.QUOTA)}
 
 
 def test_many_vms_that_fit_nowhere_do_not_hide_those_behind_them() -> None:
@@ -258,9 +258,11 @@ def test_limits_are_kept_and_a_quota_is_named_where_it_stands_in_the_way(
 @given(snapshot=snapshots(gangs=True))
 def test_limits_with_room_for_everything_change_nothing(policy: str, snapshot: Snapshot) -> None:
     everybody = tuple(range(len(snapshot.weight)))
-    asked = [int(each) for each in (snapshot.count[:, None] * snapshot.demand).sum(axis=0)]
+    requested = [int(each) for each in (snapshot.count[:, None] * snapshot.demand).sum(axis=0)]
 
-    limited = placed(within(snapshot, (everybody, 0, asked[0]), (everybody, 2, asked[2])), policy)
+    limited = placed(
+        within(snapshot, (everybody, 0, requested[0]), (everybody, 2, requested[2])), policy
+    )
 
     free = placed(snapshot, policy)
     assert limited.placed.tolist() == free.placed.tolist()

@@ -51,8 +51,8 @@ def test_each_short_resource_is_told_with_its_nearest_miss():
 
     found = shortages(snapshot, NOTHING, 0)
 
-    told = [(s.resource, s.hosts_short, s.hosts, s.nearest_host, s.missing) for s in found]
-    assert told == [(0, 2, 3, 0, 1), (1, 2, 3, 1, 1)]
+    shown = [(s.resource, s.hosts_short, s.hosts, s.nearest_host, s.missing) for s in found]
+    assert shown == [(0, 2, 3, 0, 1), (1, 2, 3, 1, 1)]
 
 
 def test_shortages_are_of_what_the_round_left():

@@ -133,7 +133,7 @@ def solved(snapshot: Snapshot, room: dict[tuple, np.ndarray], counts: np.ndarray
         rows.append([float(snapshot.demand[q, r]) if k == at else 0.0 for at, q in pairs])
         limits.append(room[k][r])
     for q in requests:
-        rows.append([float(q == asked) for _, asked in pairs])
+        rows.append([float(q == requested) for _, requested in pairs])
         limits.append(counts[q])
     gain = [-float(snapshot.demand[q, 0]) for _, q in pairs]
     return float(-optimize.linprog(gain, A_ub=rows, b_ub=limits, method="highs-ipm").fun)

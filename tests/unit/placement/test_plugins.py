@@ -128,13 +128,13 @@ def test_what_cannot_be_loaded_says_so_at_its_name_alone(
     site.module("bad", text)
     site.install("someones-policy", {"fuga.policies": {"their_policy": point}})
 
-    asked = site.solve(str(PROBLEM), "--policy", "their_policy")
+    requested = site.solve(str(PROBLEM), "--policy", "their_policy")
     listed = site.solve("--list", "-o", "json")
 
-    assert (asked.returncode, asked.stdout) == (2, "")
-    assert "'their_policy': someones-policy" in asked.stderr
-    assert message in asked.stderr
-    assert "Traceback" not in asked.stderr
+    assert (requested.returncode, requested.stdout) == (2, "")
+    assert "'their_policy': someones-policy" in requested.stderr
+    assert message in requested.stderr
+    assert "Traceback" not in requested.stderr
     assert site.solve(str(PROBLEM), "--policy", "first_fit").returncode == 0
     assert listed.returncode == 0
     assert message in listed.stderr

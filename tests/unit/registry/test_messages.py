@@ -192,16 +192,16 @@ def test_a_million_strange_messages_are_one_line_a_minute(clock: Callable[[], fl
     metrics = ProcessMetrics("test")
     inbox = Inbox([KNOWN], metrics, clock=clock)
 
-    with capture_logs() as told:
+    with capture_logs() as shown:
         for _ in range(3):
             for _ in range(500):
                 assert inbox.check_message("fuga", b"\x1b]0;owned\x07" + b"x" * 10_000) is None
             clock.now += 61  # type: ignore[attr-defined]
 
-    assert [line["reasons"] for line in told] == [
+    assert [line["reasons"] for line in shown] == [
         {"not_json": 1}, {"not_json": 500}, {"not_json": 500},
     ]  # fmt: skip
-    assert all(len(line["last"]) < 400 and "\x1b" not in line["last"] for line in told)
+    assert all(len(line["last"]) < 400 and "\x1b" not in line["last"] for line in shown)
     assert b'fuga_messages_dropped_total{reason="not_json"} 1500.0' in metrics.text()
 
 
@@ -210,8 +210,8 @@ def test_messages_that_came_too_late_are_counted_and_not_told_of() -> None:
     late = a_message()
     late["headers"]["expires"] = "2026-01-01T00:00:00+00:00"
 
-    with capture_logs() as told:
+    with capture_logs() as shown:
         assert Inbox([KNOWN], metrics).check_message("fuga", json.dumps(late).encode()) is None
 
-    assert told == []
+    assert shown == []
     assert b'fuga_messages_dropped_total{reason="expired"} 1.0' in metrics.text()

@@ -70,8 +70,8 @@ def test_revisions_since_the_last_release_only_add():
     for path in sorted((ROOT / VERSIONS).glob("[0-9]*.py")):
         if f"{VERSIONS}/{path.name}" not in known:
             source = path.read_text()
-            unused, told = _SINCE.search(source), _TELLS.search(source)
-            assert (unused and unused[1] in older and told) or not what_takes(source), path.name
+            unused, shown = _SINCE.search(source), _TELLS.search(source)
+            assert (unused and unused[1] in older and shown) or not what_takes(source), path.name
 
 
 @pytest.mark.parametrize(

@@ -124,11 +124,11 @@ def test_a_signature_with_one_other_byte_is_refused_or_says_the_same(at: int, fl
         changed = bytearray(good)
         changed[at % len(good)] ^= flip
         try:
-            told = check(bytes(changed))
+            shown = check(bytes(changed))
         except ImageRefusedError:
             continue
         # Nobody signs the first line, nor how lines and the file end.
-        assert told == check(good)
+        assert shown == check(good)
         assert bytes(changed).splitlines()[1:4] == good.splitlines()[1:4]
 
 
@@ -194,7 +194,7 @@ def test_what_openssl_signs_like_cosign_is_taken(tmp_path: Path) -> None:
         tmp_path / "s", max_bytes=4096, keys=read_image_keys([tmp_path / "cosign.pub"])
     )
 
-    told = receive(store, CONTENT, base64.b64encode(proof.read_bytes()))
+    shown = receive(store, CONTENT, base64.b64encode(proof.read_bytes()))
 
-    assert told is not None
-    assert told.endswith("(cosign.pub)")
+    assert shown is not None
+    assert shown.endswith("(cosign.pub)")

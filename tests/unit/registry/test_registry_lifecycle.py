@@ -319,11 +319,11 @@ def test_tables_cannot_be_changed(machine: str) -> None:
 )
 def test_the_checker_of_chaos_runs_was_told_of_every_change(checked: str, machine: str) -> None:
     # Of what changes nothing some is told (a reclaim), most is not.
-    told = {step for step in CHECKED[checked].steps if step[1] is not None and step[0] != step[2]}
+    shown = {step for step in CHECKED[checked].steps if step[1] is not None and step[0] != step[2]}
     allowed = {
         (str(before), str(event), str(after))
         for (before, event), after in table_of(machine).items()
         if before != after
     }
 
-    assert told == allowed, "tests/chaos/tables.py says something else"
+    assert shown == allowed, "tests/chaos/tables.py says something else"

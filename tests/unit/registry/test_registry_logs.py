@@ -97,8 +97,8 @@ def test_text_is_for_people_and_json_for_programs_whatever_the_stream_is() -> No
 
 
 def test_warnings_and_errors_are_told_by_kind_and_those_of_libraries_by_logger() -> None:
-    told: list[tuple[str, str]] = []
-    configure_logging("info", io.StringIO(), on_problem=lambda *each: told.append(each))
+    shown: list[tuple[str, str]] = []
+    configure_logging("info", io.StringIO(), on_problem=lambda *each: shown.append(each))
     log = structlog.get_logger()
 
     log.info("round_finished")
@@ -107,7 +107,7 @@ def test_warnings_and_errors_are_told_by_kind_and_those_of_libraries_by_logger()
     log.exception("round_failed", exc_info=ValueError())
     logging.getLogger("a_library.connection").warning("no host %s", "h")
 
-    assert told == [
+    assert shown == [
         ("warning", "look_missed"),
         ("error", "slot_skipped"),
         ("error", "round_failed"),

@@ -125,13 +125,13 @@ def test_what_is_found_fails_unless_it_is_accepted_with_a_reason(
     assert not audit.judge(advisories, packages, [])
     refused = capsys.readouterr().out
     assert audit.judge(advisories, packages, accepted)
-    told = capsys.readouterr().out
+    captured = capsys.readouterr().out
 
     assert "until 2030-01-02" in refused
     assert "FOUND: urllib3 1.22: PYSEC-urllib3, CVE-2030-1: It leaks." in refused
-    assert "because never called" in told
-    assert "no longer found, and still accepted" in told
-    assert "alembic CVE-2029-9" in told
+    assert "because never called" in captured
+    assert "no longer found, and still accepted" in captured
+    assert "alembic CVE-2029-9" in captured
 
 
 @pytest.mark.parametrize(

@@ -189,5 +189,5 @@ def test_paths_that_somebody_asks_for_stand_in_place_of_the_groups(
     group = PytestGroup("with hosts", ("-n", "3"), WITH_HOSTS)
 
     assert group.arguments(["-k", "ledger"]) == ["-n", "3", "-k", "ledger", *WITH_HOSTS]
-    for asked in ("tests/contract", "tests/contract/test_limits.py::test_it"):
-        assert group.arguments([asked]) == ["-n", "3", asked]
+    for requested in ("tests/contract", "tests/contract/test_limits.py::test_it"):
+        assert group.arguments([requested]) == ["-n", "3", requested]

@@ -49,8 +49,8 @@ class Systemd:
     def wait_for(self, line: str) -> list[str]:
         """Return what came until a line came."""
         found = []
-        while line not in (told := self.next()).splitlines():
-            found.append(told)
+        while line not in (shown := self.next()).splitlines():
+            found.append(shown)
         return found
 
     def pending(self) -> list[str]:

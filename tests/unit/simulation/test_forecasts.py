@@ -49,7 +49,7 @@ def test_nine_in_ten_intervals_hold() -> None:
         slot_length_s=300.0,
     )
 
-    told = list(
+    shown = list(
         judge_estimates(
             engine,
             Arrivals(Stream(hours=14)),
@@ -60,12 +60,12 @@ def test_nine_in_ten_intervals_hold() -> None:
         )
     )
 
-    found = judged(told)
+    found = judged(shown)
     assert found is not None
     assert found.judged >= 60
     assert found.within >= 0.85
     # Intervals that say something: of half the length they would not hold as often.
-    halved = judged(told, (2.0, 1.0, 1.0, 0.5))
+    halved = judged(shown, (2.0, 1.0, 1.0, 0.5))
     assert halved is not None
     assert halved.within < 0.85
 
@@ -74,17 +74,17 @@ def test_factors_are_what_would_have_been_right() -> None:
     """Estimates that are half of what they should be are doubled."""
     rng = np.random.default_rng(2)
     waits_s = rng.exponential(600.0, (400, 41))
-    told = [
+    shown = [
         JudgedEstimate(
             at_s=0.0, request=n, quantiles=tuple(np.quantile(w[1:] / 2, QUANTILES)), took_s=w[0]
         )
         for n, w in enumerate(waits_s)
     ]
 
-    factors = calibration_factors(told)
+    factors = calibration_factors(shown)
 
     assert factors[1:] == pytest.approx((2.0, 2.0, 2.0), rel=0.3)
-    before, after = judged(told), judged(told, factors)
+    before, after = judged(shown), judged(shown, factors)
     assert before is not None
     assert after is not None
     assert before.within < 0.8 < 0.89 <= after.within

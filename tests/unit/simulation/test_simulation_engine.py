@@ -163,12 +163,12 @@ def test_nothing_is_lost_or_placed_twice(policy: str) -> None:
         HostEvent(at_s=1500, host="h0", what=HostEventKind.DRAIN),
     ]
     engine = an_engine(capacity=[(8, 8192), (4, 6144), (6, 4096)], policy=policy, events=events)
-    asked = ended = given = lost = 0
+    requested = ended = given = lost = 0
     running: Counter[int] = Counter()
     for slot, chunk in enumerate(random_chunks(7, slots, length_s)):
         passed = engine.advance_to(slot, [chunk] if len(chunk) else [])
 
-        asked += int(chunk.count.sum())
+        requested += int(chunk.count.sum())
         for vms in passed.ended:
             ended += int(vms.count.sum())
             running.subtract(dict(_by_request(vms)))
@@ -180,7 +180,7 @@ def test_nothing_is_lost_or_placed_twice(policy: str) -> None:
             running.update(_by_request(passed.round.placed))
             check_allocation(passed.round.snapshot, passed.round.allocation)
         waiting = int(engine.waiting.count.sum())
-        assert asked + lost == given + waiting
+        assert requested + lost == given + waiting
         assert given == ended + lost + int(engine.names.vms.sum())
         assert min(running.values(), default=0) >= 0
         _check_sums(engine)
@@ -196,7 +196,7 @@ def _by_request(vms: object) -> Counter[int]:
 
 
 def _check_sums(engine: Engine) -> None:
-    """What runs, added up anew, is what hosts have committed and tenants hold."""
+    """What runs, added up again, is what hosts have committed and tenants hold."""
     committed = np.zeros_like(engine.cluster.committed)
     held = np.zeros_like(engine.names.held)
     for vms in engine.running.all_rows():

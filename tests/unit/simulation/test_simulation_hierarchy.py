@@ -80,8 +80,13 @@ def a_spec(folder: Path, rows: str, **more: object) -> RunSpec:
     trace = write(
         folder, "trace.csv", f"arrival_s,lifetime_s,tenant,vcpus,memory_mib,count\n{rows}"
     )
-    told = {"name": "x", "trace": TraceSpec(path=trace), "hosts": "2:8c:16g", "policy": "first_fit"}
-    return RunSpec(**(told | more))  # type: ignore[arg-type]
+    shown = {
+        "name": "x",
+        "trace": TraceSpec(path=trace),
+        "hosts": "2:8c:16g",
+        "policy": "first_fit",
+    }
+    return RunSpec(**(shown | more))  # type: ignore[arg-type]
 
 
 def test_what_is_beyond_a_quota_is_left_out_and_says_so(tmp_path: Path) -> None:
@@ -139,9 +144,9 @@ def test_a_quota_that_is_lifted_lets_waiting_vms_in(tmp_path: Path) -> None:
 def test_tenants_go_in_the_order_of_the_tree() -> None:
     tree = Hierarchy(order={"cid": 0, "ann": 1})
     engine = an_engine(hierarchy=tree, policy="best_fit_drfh")
-    asked = [{"tenant": name, "count": 9} for name in ("bob", "ann", "cid")]
+    requested = [{"tenant": name, "count": 9} for name in ("bob", "ann", "cid")]
 
-    passed = engine.advance_to(0, [a_chunk(*asked)])
+    passed = engine.advance_to(0, [a_chunk(*requested)])
 
     assert passed.round is not None
     names = [engine.names.tenants.values[number] for number in passed.round.tenants.tolist()]

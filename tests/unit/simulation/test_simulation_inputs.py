@@ -20,8 +20,8 @@ from simulation.topology.inventory import read_inventory
 
 
 def opened(path: Path, hosts: str = "4:64c:256g:100d", **trace: object) -> SimulationInputs:
-    told = TraceSpec(path=str(path), **trace)  # type: ignore[arg-type]
-    return open_inputs(RunSpec(name="x", trace=told, hosts=hosts))
+    shown = TraceSpec(path=str(path), **trace)  # type: ignore[arg-type]
+    return open_inputs(RunSpec(name="x", trace=shown, hosts=hosts))
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -252,8 +252,8 @@ def test_added_hosts_without_what_every_vm_takes_are_refused(tmp_path: Path) -> 
     trace = write(tmp_path, "t.csv", "arrival_s,vcpus,disk_gib,gpu\n0,1,10,1\n")
 
     def spec(added: str) -> RunSpec:
-        told = TraceSpec(path=str(trace))
-        return RunSpec(name="", trace=told, hosts="2:8c:300d:1gpu", add_hosts=(added,))
+        shown = TraceSpec(path=str(trace))
+        return RunSpec(name="", trace=shown, hosts="2:8c:300d:1gpu", add_hosts=(added,))
 
     with pytest.raises(InputError, match=r"no disk_gib, which .* as in 20:64c:256g:300d"):
         open_inputs(spec("20:64c:256g"))

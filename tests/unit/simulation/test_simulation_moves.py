@@ -49,7 +49,7 @@ def moved(passed: SlotResult) -> list[tuple[int, int, int, str]]:
 
 
 def books_of(engine: Engine) -> tuple[Any, ...]:
-    """Return what hosts hold and where groups are, counted anew from the VMs."""
+    """Return what hosts hold and where groups are, counted again from the VMs."""
     committed = np.zeros_like(engine.cluster.committed)
     groups: Counter[tuple[str, int]] = Counter()
     assert engine.movers is not None
@@ -127,11 +127,11 @@ def test_a_roll_empties_each_host_and_says_what_could_not_move() -> None:
         engine.advance_to(slot, [])
 
     assert engine.movers is not None
-    told = engine.movers.roll_report()
-    assert told is not None
-    assert told["rolled"] == 2
-    assert [each["host"] for each in told["left_out"]] == ["h0"]
-    assert told["left_out"][0]["why"] == ["a VM of request 0: no_room"]
+    shown = engine.movers.roll_report()
+    assert shown is not None
+    assert shown["rolled"] == 2
+    assert [each["host"] for each in shown["left_out"]] == ["h0"]
+    assert shown["left_out"][0]["why"] == ["a VM of request 0: no_room"]
     assert all(host.accepts for host in engine.cluster.hosts)
 
 

@@ -30,8 +30,8 @@ VMS = """vmId,tenantId,vmTypeId,priority,starttime,endtime
 
 
 def opened(path: Path, hosts: str, **trace: object) -> SimulationInputs:
-    told = TraceSpec(path=str(path), **trace)  # type: ignore[arg-type]
-    return open_inputs(RunSpec(name="x", trace=told, hosts=hosts))
+    shown = TraceSpec(path=str(path), **trace)  # type: ignore[arg-type]
+    return open_inputs(RunSpec(name="x", trace=shown, hosts=hosts))
 
 
 def as_csv(folder: Path) -> Path:
@@ -160,8 +160,8 @@ def test_bad_task_events_are_told_with_their_lines(tmp_path: Path) -> None:
     (chunk,) = inputs.trace.chunks()
 
     assert len(chunk) == 1
-    told = inputs.faults.lines()
-    assert [line.split(": ")[0].rsplit(":", 1)[1] for line in told] == ["1", "2", "3", "4", "5"]
-    assert "cpu_request: missing" in told[0]
-    assert "event: found 9" in told[1]
-    assert "part of the largest machine" in told[2]
+    shown = inputs.faults.lines()
+    assert [line.split(": ")[0].rsplit(":", 1)[1] for line in shown] == ["1", "2", "3", "4", "5"]
+    assert "cpu_request: missing" in shown[0]
+    assert "event: found 9" in shown[1]
+    assert "part of the largest machine" in shown[2]

@@ -50,7 +50,7 @@ def test_a_policy_has_one_colour_whoever_else_takes_part() -> None:
 
 
 def test_what_is_changed_is_compared_with_the_same_unchanged() -> None:
-    told = [
+    shown = [
         ("fuga-unchanged", 1.0),
         ("fuga-changed", 2.0),
         ("slots-unchanged", 5.0),
@@ -58,7 +58,7 @@ def test_what_is_changed_is_compared_with_the_same_unchanged() -> None:
     ]
     runs = [
         {"name": f"{name}-seed0", "policy": name, "seed": 0, "wait_s": {"mean": wait}}
-        for name, wait in told
+        for name, wait in shown
     ]
 
     found = compare_variants(runs)

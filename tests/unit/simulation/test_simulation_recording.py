@@ -50,7 +50,7 @@ def a_vm(
 
 
 def a_request(*vms: PastVm, asked: float = 10, **fields: Any) -> PastRequest:
-    told: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "id": UUID(int=9),
         "tenant": "a",
         "demand": {"vcpus": 1},
@@ -59,11 +59,11 @@ def a_request(*vms: PastVm, asked: float = 10, **fields: Any) -> PastRequest:
         "hosts": None,
         "rules": Rules(),
     }
-    return PastRequest(requested_at=at(asked), vms=vms, **(told | fields))
+    return PastRequest(requested_at=at(asked), vms=vms, **(shown | fields))
 
 
 def a_host(key: UUID, name: str, *changes: tuple[float, HostTransition], **fields: Any) -> PastHost:
-    told: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "labels": ("ssd",),
         "capacity": {"vcpus": 4},
         "created_at": at(-1000),
@@ -73,7 +73,7 @@ def a_host(key: UUID, name: str, *changes: tuple[float, HostTransition], **field
         id=key,
         name=name,
         changes=tuple((at(when), change) for when, change in changes),
-        **(told | fields),
+        **(shown | fields),
     )
 
 
@@ -93,7 +93,7 @@ def a_tenant(
 def rows_of(folder: Path, *requests: PastRequest, **fields: Any) -> list[dict[str, str]]:
     """Record requests; return what the rows say, without what they leave open."""
     anonymous = fields.pop("anonymous", False)
-    told: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "since": SINCE,
         "until": at(1000),
         "resources": ("vcpus",),
@@ -103,7 +103,7 @@ def rows_of(folder: Path, *requests: PastRequest, **fields: Any) -> list[dict[st
         "requests": iter(requests),
     }
     found = record_period(
-        PastPeriod(**(told | fields)), folder / "registry", DECIDED, anonymous=anonymous
+        PastPeriod(**(shown | fields)), folder / "registry", DECIDED, anonymous=anonymous
     )
     with Path(found.trace).open(newline="") as file:
         return [
@@ -149,8 +149,8 @@ def test_vms_that_were_given_up_wait_apart_from_those_that_were_placed(tmp_path:
     gang = rows_of(tmp_path / "gang", a_request(*vms, min_count=2))
     waiting = rows_of(tmp_path / "waiting", a_request(vms[1], vms[1], asked=-50, min_count=2))
 
-    told = ("arrival_s", "lifetime_s", "count", "min_count", "wait_at_most_s")
-    assert [[row.get(name) for name in told] for row in (*single, *gang, *waiting)] == [
+    shown = ("arrival_s", "lifetime_s", "count", "min_count", "wait_at_most_s")
+    assert [[row.get(name) for name in shown] for row in (*single, *gang, *waiting)] == [
         ["10.0", "80.0", "1", "1", None],
         ["10.0", "90.0", "1", "1", "90.0"],
         ["10.0", "90.0", "2", "2", None],  # whole: as long as one of them was wanted
@@ -243,10 +243,10 @@ def test_groups_and_quotas_are_told_from_when_on(tmp_path: Path, anonymous: bool
     names = {"staff": "group-1", "left": "group-2", "b": "tenant-1", "a": "tenant-2"}
 
     def lines(path: str | None) -> list[str]:
-        told = Path(path or "").read_text().split()
+        shown = Path(path or "").read_text().split()
         for name, number in names.items() if anonymous else ():
-            told = [line.replace(number, name) for line in told]
-        return told
+            shown = [line.replace(number, name) for line in shown]
+        return shown
 
     assert (found.groups, found.quotas) == (2, 2)
     # Tenants who asked for nothing, and groups without others, are not in it.
@@ -271,8 +271,8 @@ def test_anonymous_hosts_keep_the_order_of_their_names(tmp_path: Path) -> None:
 
     rows_of(tmp_path, a_request(a_vm()), hosts=hosts, anonymous=True)
 
-    told = [host.name for host in read_inventory(str(tmp_path / "registry/hosts.json")).hosts]
-    assert (told[0], told[1], told[-1]) == ("host-01", "host-02", "host-12")
+    shown = [host.name for host in read_inventory(str(tmp_path / "registry/hosts.json")).hosts]
+    assert (shown[0], shown[1], shown[-1]) == ("host-01", "host-02", "host-12")
 
 
 def test_the_command_that_replays_it_is_told(tmp_path: Path) -> None:
@@ -297,10 +297,10 @@ def test_the_command_that_replays_it_is_told(tmp_path: Path) -> None:
     zones = json.loads((tmp_path / "saved/zones.json").read_text())
     assert list(zones) == ["east"]  # no host is in the other one
 
-    told = dict(zip(words[3::2], words[4::2], strict=True))
+    shown = dict(zip(words[3::2], words[4::2], strict=True))
     saved = f"{tmp_path}/saved"
     assert words[:3] == ["fuga", "simulate", f"{saved}/trace.csv"]
-    assert told == {
+    assert shown == {
         "--hosts": f"{saved}/hosts.json",
         "--tree": f"{saved}/tree.csv",
         "--quotas": f"{saved}/quotas.csv",
@@ -371,10 +371,10 @@ def test_what_waits_longer_than_its_row_says_is_given_up() -> None:
     )
     (chunk,) = trace.chunks()
     engine = an_engine(capacity=[(1, 1024)])
-    asked = replace(chunk, demand=np.full((len(chunk), 2), 9))
+    requested = replace(chunk, demand=np.full((len(chunk), 2), 9))
 
     given_up = [
-        int(engine.advance_to(slot, [asked] if slot == 0 else []).given_up.count.sum())
+        int(engine.advance_to(slot, [requested] if slot == 0 else []).given_up.count.sum())
         for slot in range(4)
     ]
 

@@ -123,12 +123,12 @@ def test_a_run_with_moves_is_the_same_each_time_and_says_what_they_took(
     moving = MoveOptions.from_options(
         balance="every_s=120", spare="host", room="patience=2", roll="takes_s=60"
     )
-    asked = replace(
+    requested = replace(
         spec, policy="best_fit_drfh", slot_length_s=60, until_s=900, ideal_every=4, moving=moving
     )
 
-    first = simulate(asked, tmp_path / "first")
-    again = simulate(RunSpec.of(asked.document()), tmp_path / "again")
+    first = simulate(requested, tmp_path / "first")
+    again = simulate(RunSpec.of(requested.document()), tmp_path / "again")
 
     assert timeless(again) == timeless(first)
     for name in ("moves", "slots", "placements"):
@@ -136,14 +136,14 @@ def test_a_run_with_moves_is_the_same_each_time_and_says_what_they_took(
         assert tables[0] == tables[1]
     moves = pq.read_table(tmp_path / "first/moves.parquet").to_pylist()
     moved = [row for row in moves if row["outcome"] == "moved"]
-    told = first["moves"]
-    assert told["moved"] == len(moved) > 0
-    assert told["moved_gib"] == sum(row["transfer_mib"] for row in moved) / 1024
-    assert told["by_reason"] == {
-        reason: sum(row["reason"] == reason for row in moved) for reason in told["by_reason"]
+    shown = first["moves"]
+    assert shown["moved"] == len(moved) > 0
+    assert shown["moved_gib"] == sum(row["transfer_mib"] for row in moved) / 1024
+    assert shown["by_reason"] == {
+        reason: sum(row["reason"] == reason for row in moved) for reason in shown["by_reason"]
     }
-    assert told["roll"]["rolled"] == 6
-    assert told["spare"]["asked"] > 0
+    assert shown["roll"]["rolled"] == 6
+    assert shown["spare"]["asked"] > 0
     assert first["fallbacks"] == 0
 
 
@@ -234,11 +234,11 @@ def test_differences_are_paired_by_seed() -> None:
         + [summary("b", seed, seed / 10 + 0.1) for seed in range(6)]
     )
 
-    told = found["variants"][1]["measures"]["placed_part"]["difference"]
-    assert told["mean"] == pytest.approx(0.1)
-    assert told["half_width"] == pytest.approx(0, abs=1e-9)
-    assert told["p"] == 2 / 64
-    assert told["significant"]
+    shown = found["variants"][1]["measures"]["placed_part"]["difference"]
+    assert shown["mean"] == pytest.approx(0.1)
+    assert shown["half_width"] == pytest.approx(0, abs=1e-9)
+    assert shown["p"] == 2 / 64
+    assert shown["significant"]
 
 
 def test_one_seed_says_nothing_about_chance() -> None:

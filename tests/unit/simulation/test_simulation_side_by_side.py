@@ -52,9 +52,9 @@ def text(html: str) -> str:
 
 @pytest.mark.parametrize(("variants", "has_rows"), [(4, len(MEASURES)), (5, 5)])
 def test_few_variants_are_columns_and_many_are_rows(variants: int, has_rows: int) -> None:
-    told = compare_variants([a_summary(f"v{n}", 0, 10.0 * n) for n in range(variants)])
+    shown = compare_variants([a_summary(f"v{n}", 0, 10.0 * n) for n in range(variants)])
 
-    head, rows = table(told)
+    head, rows = table(shown)
 
     assert len(rows) == has_rows
     assert {len(row) for row in rows} == {len(head)}
@@ -63,7 +63,7 @@ def test_few_variants_are_columns_and_many_are_rows(variants: int, has_rows: int
 
 
 def test_what_looks_best_is_bold_wherever_it_stands_and_nothing_where_all_look_alike() -> None:
-    told = compare_variants(
+    shown = compare_variants(
         [
             a_summary("a", 0, 10.01, placed=0.99999),
             a_summary("b", 0, 10.02),
@@ -71,7 +71,7 @@ def test_what_looks_best_is_bold_wherever_it_stands_and_nothing_where_all_look_a
         ]
     )
 
-    html = comparison_section(told, Palette([(name, name) for name in "abc"]))
+    html = comparison_section(shown, Palette([(name, name) for name in "abc"]))
 
     bold = re.findall(r'class="best" data-path="([^"]*)" data-variant="([^"]*)"', html)
     assert [variant for path, variant in bold if path == "wait_s.mean"] == ["a", "b"]
@@ -79,11 +79,11 @@ def test_what_looks_best_is_bold_wherever_it_stands_and_nothing_where_all_look_a
 
 
 def test_a_difference_that_cannot_be_seen_is_not_told() -> None:
-    told = compare_variants(
+    shown = compare_variants(
         [a_summary("a", 0, 10.0), a_summary("b", 0, 10.01), a_summary("c", 0, 12.0)]
     )
 
-    _, rows = table(told)
+    _, rows = table(shown)
     (waits,) = (row for row in rows if row[0].startswith("mean wait"))
 
     assert [re.sub(r"\s+", " ", cell) for cell in waits[1:]] == [

@@ -67,5 +67,5 @@ function leaveAddress(view: string): void {
 }
 
 take();
-// A link that is opened in a tab with the page loads nothing anew. Who hears of it next reads what is left.
+// A link that is opened in a tab with the page reloads nothing. Who hears of it next reads what is left.
 addEventListener("hashchange", take);

@@ -31,7 +31,7 @@ export function lazily<P extends object>(load: () => Promise<ComponentType<P>>):
             Try again
           </button>
           <button type="button" onClick={() => location.reload()}>
-            Load the page anew
+            Reload the page
           </button>
         </p>
       </div>

@@ -15,7 +15,7 @@ const WIDTH = 640;
 const HEIGHT = 190;
 const LEFT = 60;
 const BOTTOM = 22;
-const TOLD = 12;
+const SHOWN_TIMES = 12;
 
 export function Steps({ title, lines, until }: { title: string; lines: Line[]; until: number }) {
   const drawn = useMemo(() => lines.filter((each) => each.points.length > 0), [lines]);
@@ -82,7 +82,7 @@ export function Steps({ title, lines, until }: { title: string; lines: Line[]; u
             </tr>
           </thead>
           <tbody>
-            {times.slice(0, TOLD).map((at) => (
+            {times.slice(0, SHOWN_TIMES).map((at) => (
               <tr key={at}>
                 <td>{moment(new Date(at).toISOString())}</td>
                 {drawn.map((each) => (

@@ -44,8 +44,8 @@ class LargestFirst:
         rows, left_out = [], []
         for request in np.argsort(-share, kind="stable").tolist():
             demand, wanted = snapshot.demand[request], int(snapshot.count[request])
-            asked = demand > 0
-            fits = (free[:, asked] // demand[asked]).min(axis=1, initial=wanted)
+            requested = demand > 0
+            fits = (free[:, requested] // demand[requested]).min(axis=1, initial=wanted)
             fits[~snapshot.eligible[request][snapshot.host_class]] = 0
             before = np.cumsum(fits) - fits
             take = np.clip(wanted - before, 0, fits)
@@ -68,9 +68,11 @@ class EqualSlices:
         """Divide; a pure function of what it is given."""
         part = problem.weight / problem.weight.sum()
         slices = part[:, None] * problem.free.sum(axis=0)
-        asked = problem.demand > 0
-        tasks = np.divide(slices, problem.demand, out=np.full(slices.shape, np.inf), where=asked)
-        able = asked.any(axis=1) & problem.eligible.any(axis=1)
+        requested = problem.demand > 0
+        tasks = np.divide(
+            slices, problem.demand, out=np.full(slices.shape, np.inf), where=requested
+        )
+        able = requested.any(axis=1) & problem.eligible.any(axis=1)
         most = np.where(able, np.minimum(tasks.min(axis=1), problem.count), 0.0)
         return Division(tasks=most[:, None], pooled=True)
 

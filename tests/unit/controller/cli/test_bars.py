@@ -79,14 +79,14 @@ def test_a_moves_bar_and_what_is_left_stay_whatever_its_vm_is_called(terminal: T
 
 
 def test_a_plans_bar_tells_of_vms_that_move_and_not_of_those_that_wait() -> None:
-    asked = []
+    requested = []
 
     class Api:
         def items(self, path: str, **query: object) -> list[dict[str, object]]:
-            asked.append((path, query["state"]))
+            requested.append((path, query["state"]))
             return [{"vm_name": "web-1", "to_host": "host-2", "remaining_bytes": 3 << 20}]
 
     api: Any = Api()
 
     assert plan_progress.moves_under_way(api) == "web-1 → host-2 3 MiB left"
-    assert asked == [("moves", "moving")]
+    assert requested == [("moves", "moving")]

@@ -3,130 +3,15 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controller.cli.main import main
 from controller.terminal import output
-from tests.fakes.http_api import HttpApi, http_api, problem
-
-REQUEST_ID = "0193a000-0000-7000-8000-000000000001"
-VM_ID = "0193a111-0000-7000-8000-000000000002"
-
-
-def a_request(**changes: Any) -> dict[str, Any]:
-    return {
-        "id": REQUEST_ID,
-        "name": "web",
-        "tenant": "a",
-        "vm_type": "small",
-        "count": 4,
-        "min_count": 1,
-        "requires": [],
-        "hosts": None,
-        "state": "pending",
-        "waiting": None,
-        "vms_wanted": 4,
-        "vms_placed": 0,
-        "vms_running": 0,
-        "created_at": "2026-01-01T00:00:00Z",
-        "updated_at": "2026-01-01T00:00:00Z",
-        **changes,
-    }
-
-
-def a_vm(**changes: Any) -> dict[str, Any]:
-    return {
-        "id": VM_ID,
-        "name": "web-1",
-        "request_id": REQUEST_ID,
-        "tenant": "a",
-        "vm_type": "small",
-        "host": "host-1",
-        "desired": "running",
-        "observed": "running",
-        "assignment_id": "0193a222-0000-7000-8000-000000000003",
-        "assignment_state": "active",
-        "round": 3,
-        "generation": 1,
-        "last_error": None,
-        "power": None,
-        "created_at": "2026-01-01T00:00:00Z",
-        "deleted_at": None,
-        **changes,
-    }
-
-
-def a_host(**changes: Any) -> dict[str, Any]:
-    inventory = {
-        "resource": "vcpus",
-        "detected": 8,
-        "override": None,
-        "reserved": 0,
-        "foreign": 0,
-        "ratio_thousandths": 1500,
-        "committed": 3,
-        "capacity": 12,
-    }
-    return {
-        "name": "host-1",
-        "uri": "qemu+tcp://192.0.2.1/system",
-        "admin": "active",
-        "health": "up",
-        "labels": ["ssd"],
-        "inventories": [inventory],
-        "last_polled_at": "2026-01-01T00:00:00Z",
-        "last_error": None,
-        **changes,
-    }
-
-
-@dataclass
-class Ended:
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Fuga = Callable[..., Ended]
-
-
-@pytest.fixture
-def api() -> Iterator[HttpApi]:
-    with http_api() as served:
-        served.on_list("/v1/volumes")
-        yield served
-
-
-@pytest.fixture
-def fuga(
-    api: HttpApi,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Fuga:
-    monkeypatch.setenv("FUGA_URL", api.url)
-    monkeypatch.setenv("FUGA_TOKEN", "secret")
-    monkeypatch.setenv("FUGA_STATE_DIR", str(tmp_path))
-    monkeypatch.delenv("FUGA_CONFIG", raising=False)
-
-    def run(*arguments: str) -> Ended:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        captured = capsys.readouterr()
-        code = ended.value.code
-        return Ended(int(code) if code is not None else 0, captured.out, captured.err)
-
-    return run
+from tests.fakes.http_api import HttpApi, problem
+from tests.unit.controller.cli.api_documents import REQUEST_ID, VM_ID, Fuga, a_host, a_request, a_vm
 
 
 def test_a_request_is_posted_with_a_key_and_the_token(api: HttpApi, fuga: Fuga) -> None:
@@ -134,18 +19,18 @@ def test_a_request_is_posted_with_a_key_and_the_token(api: HttpApi, fuga: Fuga) 
 
     ended = fuga("request", "small", "-n", "4", "--name", "web", "--tenant", "a")
 
-    (asked,) = api.calls("POST", "/v1/requests")
+    (call,) = api.calls("POST", "/v1/requests")
     assert ended.status == 0
     assert "request web" in ended.out
-    assert asked.body == {
+    assert call.body == {
         "vm_type": "small",
         "count": 4,
         "name": "web",
         "tenant": "a",
         "requires": [],
     }
-    assert asked.headers["Authorization"] == "Bearer secret"
-    assert asked.headers["Idempotency-Key"]
+    assert call.headers["Authorization"] == "Bearer secret"
+    assert call.headers["Idempotency-Key"]
 
 
 def test_a_problem_becomes_one_message_and_status_2(api: HttpApi, fuga: Fuga) -> None:
@@ -264,8 +149,8 @@ def test_a_host_name_goes_with_the_request(api: HttpApi, fuga: Fuga) -> None:
 
     fuga("request", "small", "--hostname", "db.example.org", "--tenant", "a")
 
-    (asked,) = api.calls("POST", "/v1/requests")
-    assert asked.body["hostname"] == "db.example.org"
+    (call,) = api.calls("POST", "/v1/requests")
+    assert call.body["hostname"] == "db.example.org"
 
 
 @pytest.mark.parametrize(
@@ -424,9 +309,9 @@ def test_a_host_is_looked_for_by_its_addresses(api: HttpApi, fuga: Fuga) -> None
     ended = fuga("host", "list", "--address", "192.0.2.7", "--mac", "52:54:00:12:34:56")
 
     assert "no such hosts" in ended.out + ended.err
-    [asked] = api.asked
-    assert asked.query["address"] == "192.0.2.7"
-    assert asked.query["mac"] == "52:54:00:12:34:56"
+    [requested] = api.asked
+    assert requested.query["address"] == "192.0.2.7"
+    assert requested.query["mac"] == "52:54:00:12:34:56"
 
 
 def test_who_adds_a_host_and_waits_is_warned_of_what_its_first_look_found(
@@ -498,11 +383,11 @@ def test_a_host_is_shown_with_what_the_monitor_saw_last(api: HttpApi, fuga: Fuga
     api.on("GET", "/v1/hosts/host-1", a_host())
     api.on("GET", "/v1/hosts/host-1/report", report)
 
-    told = fuga("host", "show", "host-1").out
+    printed = fuga("host", "show", "host-1").out
 
-    assert "processors 38 % busy, memory 900 MiB used, pool -\n" in told
-    assert "foreign" in told
-    assert "2.5 s" in told
+    assert "processors 38 % busy, memory 900 MiB used, pool -\n" in printed
+    assert "foreign" in printed
+    assert "2.5 s" in printed
 
 
 def test_a_host_whose_console_logs_nothing_bounds_is_shown_with_what_to_do(
@@ -519,10 +404,10 @@ def test_a_host_whose_console_logs_nothing_bounds_is_shown_with_what_to_do(
     api.on("GET", "/v1/hosts/host-1", a_host())
     api.on("GET", "/v1/hosts/host-1/report", report)
 
-    told = fuga("host", "show", "host-1").out
+    printed = fuga("host", "show", "host-1").out
 
-    assert "\na console's log has 3072 MiB" in told
-    assert 'stdio_handler = "logd"' in told
+    assert "\na console's log has 3072 MiB" in printed
+    assert 'stdio_handler = "logd"' in printed
 
 
 @pytest.mark.parametrize(
@@ -585,13 +470,13 @@ def test_a_round_is_shown_with_its_prices_or_why_it_has_none(api: HttpApi, fuga:
     api.on_list("/v1/rounds", a_round(9, prices=None), a_round(7, prices=prices))
     api.on_list("/v1/vms")
 
-    told, without, listed = (
+    shown, without, listed = (
         fuga("rounds", *more).out for more in (("show", "7"), ("show", "8"), ())
     )
 
-    assert "price of fairness 2 vcpus, 25.0%" in told
-    assert ["ssd", "2", "1", "0.25"] in [line.split() for line in told.splitlines()]
-    assert "and 3 classes more" in told
+    assert "price of fairness 2 vcpus, 25.0%" in shown
+    assert ["ssd", "2", "1", "0.25"] in [line.split() for line in shown.splitlines()]
+    assert "and 3 classes more" in shown
     assert "no prices: too large" in without
     rows = [line.split() for line in listed.splitlines() if line.strip()]
     costs = ["25.0%" in row for row in rows if row[0].isdigit()]
@@ -721,8 +606,8 @@ def test_another_policy_is_asked_for_with_its_parameters(api: HttpApi, fuga: Fug
     ended = fuga("replay", "7", "--policy", "best_fit", "-p", "overload=0.9")
 
     assert ended.status == 0
-    (asked,) = api.calls("POST", "/v1/rounds/7/second-policy")
-    assert asked.body == {"policy": "best_fit", "parameters": {"overload": 0.9}}
+    (call,) = api.calls("POST", "/v1/rounds/7/second-policy")
+    assert call.body == {"policy": "best_fit", "parameters": {"overload": 0.9}}
     assert "4 / 5" in ended.out
     assert fuga("replay", "7", "-p", "overload=0.9").status == 2
 
@@ -825,8 +710,8 @@ def test_a_console_is_followed_from_where_it_was_until_interrupted(
     pauses = iter([None, None])
     api.on_list("/v1/requests")
     api.on_list("/v1/vms", a_vm())
-    told = (a_console(b"one\n", 4), a_console(b"t", 5), a_console(b"wo\n", 8))
-    api.on("GET", f"/v1/vms/{VM_ID}/console", *told)
+    shown = (a_console(b"one\n", 4), a_console(b"t", 5), a_console(b"wo\n", 8))
+    api.on("GET", f"/v1/vms/{VM_ID}/console", *shown)
 
     def pause(_seconds: float) -> None:
         if next(pauses, "over") == "over":
@@ -835,8 +720,8 @@ def test_a_console_is_followed_from_where_it_was_until_interrupted(
     monkeypatch.setattr("controller.cli.vms.consoles.time.sleep", pause)
 
     assert fuga("console", "web-1").out == "one\ntwo\n"
-    asked = api.calls("GET", f"/v1/vms/{VM_ID}/console")
-    assert [each.query.get("after") for each in asked] == [None, "4", "5"]
+    call = api.calls("GET", f"/v1/vms/{VM_ID}/console")
+    assert [each.query.get("after") for each in call] == [None, "4", "5"]
 
 
 def test_a_request_has_no_console_but_its_vms_do(api: HttpApi, fuga: Fuga) -> None:

@@ -97,8 +97,10 @@ def test_credentials_of_another_user_lead_no_token_to_its_api(
     tmp_path: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.chown(tmp_path / "credentials.json", 65534, 65534)
-    asked: list[object] = []
-    monkeypatch.setattr("controller.client.http.Client", lambda *words, **_: asked.append(words))
+    requested: list[object] = []
+    monkeypatch.setattr(
+        "controller.client.http.Client", lambda *words, **_: requested.append(words)
+    )
 
     with pytest.raises(BadInputError, match="belongs to another user"):
         find_connection(environ | {"FUGA_TOKEN": "mine"})
@@ -107,7 +109,7 @@ def test_credentials_of_another_user_lead_no_token_to_its_api(
 
     for name, value in (environ | {"FUGA_TOKEN": "mine"}).items():
         monkeypatch.setenv(name, value)
-    assert (complete_host("h"), asked) == ([], [])
+    assert (complete_host("h"), requested) == ([], [])
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])

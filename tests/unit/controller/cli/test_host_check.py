@@ -20,7 +20,7 @@ from controller.cli.site.host_reach import reach_findings
 from tests.fakes.http_api import HttpApi
 from tests.servers.certificates import Authority, Pair
 from tests.servers.ports import a_quiet_port
-from tests.unit.controller.cli.test_commands import Fuga, a_host, api, fuga  # noqa: F401 - fixtures
+from tests.unit.controller.cli.api_documents import Fuga, a_host
 
 GIB = 1 << 30
 UUID = "a911de1c-7c2d-4c1a-b0d7-0c57fb263ab9"
@@ -305,10 +305,7 @@ def test_plain_ports_that_are_open_as_well_are_wrong(monkeypatch: pytest.MonkeyP
 
 
 def test_a_host_that_accepts_and_hangs_ends_at_the_deadline_with_a_clear_line(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    credential: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    api: HttpApi, fuga: Fuga, credential: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FUGA_HOST_CREDENTIALS", str(credential.parent))
     monkeypatch.setattr(host_reach, "_CONNECT_S", 0.5)
@@ -339,12 +336,7 @@ def test_a_host_that_accepts_and_hangs_ends_at_the_deadline_with_a_clear_line(
     ],
 )
 def test_what_is_to_be_checked_is_a_uri_or_a_name(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    tmp_path: Path,
-    words: list[str],
-    status: int,
-    said: str,
+    api: HttpApi, fuga: Fuga, tmp_path: Path, words: list[str], status: int, said: str
 ) -> None:
     file = tmp_path / "hosts.toml"
     uri = f"qemu+tls://127.0.0.1:{a_quiet_port()}/system"
@@ -356,7 +348,7 @@ def test_what_is_to_be_checked_is_a_uri_or_a_name(
     assert (ended.status, said in ended.out + ended.err) == (status, True), ended
 
 
-def test_without_an_api_a_host_is_checked_and_not_compared(fuga: Fuga) -> None:  # noqa: F811
+def test_without_an_api_a_host_is_checked_and_not_compared(fuga: Fuga) -> None:
     ended = fuga("host", "check", "qemu+tls://127.0.0.1:1/system", "-o", "json")
 
     said = {each["about"]: each for each in ended.json["findings"]}

@@ -51,14 +51,14 @@ class Lying:
         self.text = text
         self._schemas = OPENAPI["components"]["schemas"]
         self._paths = [
-            (re.compile(re.sub(r"\{[^}]*\}", "[^/]+", path) + "$"), told)
-            for path, told in OPENAPI["paths"].items()
+            (re.compile(re.sub(r"\{[^}]*\}", "[^/]+", path) + "$"), reported)
+            for path, reported in OPENAPI["paths"].items()
         ]
 
     def answer(self, asked: RecordedCall) -> tuple[int, Any]:
-        for path, told in self._paths:
-            if path.match(unquote(asked.path)) and asked.method.lower() in told:
-                answers = told[asked.method.lower()]["responses"]
+        for path, reported in self._paths:
+            if path.match(unquote(asked.path)) and asked.method.lower() in reported:
+                answers = reported[asked.method.lower()]["responses"]
                 status = next(each for each in answers if each.startswith("2"))
                 schema = answers[status].get("content", {}).get("application/json", {})
                 found = hostile_answer(schema.get("schema", {}), self._schemas, self.text)

@@ -67,9 +67,9 @@ def test_a_file_is_sent_as_it_is_with_what_is_said_of_it(
     said = ("--seed", "nocloud", "--min-memory", "512", "--sha256", SHA256.upper())
     assert run("image", "add", "debian", str(file), *said) == 0
 
-    [asked] = api.calls("POST", "/v1/images/upload")
-    assert asked.body == QCOW2
-    assert asked.query == {
+    [call] = api.calls("POST", "/v1/images/upload")
+    assert call.body == QCOW2
+    assert call.query == {
         "name": "debian",
         "format": "qcow2",
         "seed_kind": "nocloud",
@@ -117,11 +117,11 @@ def test_an_image_to_fetch_is_waited_for(api: HttpApi, capsys: pytest.CaptureFix
 
     assert run("image", "add", "debian", "--from", URL, "--sha256", SHA256) == 0
 
-    [asked] = api.calls("POST", "/v1/images")
-    assert (asked.body["url"], asked.body["sha256"]) == (URL, SHA256)
-    told = capsys.readouterr()
-    assert "importing, 100.0 MiB so far" in told.err
-    assert "image debian:2 is ready" in told.out
+    [call] = api.calls("POST", "/v1/images")
+    assert (call.body["url"], call.body["sha256"]) == (URL, SHA256)
+    captured = capsys.readouterr()
+    assert "importing, 100.0 MiB so far" in captured.err
+    assert "image debian:2 is ready" in captured.out
 
 
 def test_an_image_that_cannot_be_fetched_says_why(
@@ -152,9 +152,9 @@ def test_an_image_is_shown_with_its_copies_and_to_tenants_without(
     api.on("GET", "/v1/images/debian", an_image())
     api.on("GET", "/v1/images/debian:2/copies", {"items": [copy]})
     assert run("image", "show", "debian") == 0
-    told = capsys.readouterr().out
+    captured = capsys.readouterr().out
     for part in ("debian:2", SHA256, "kvm-1", "uploading", "25 %"):
-        assert part in told
+        assert part in captured
 
     api.on("GET", "/v1/images/debian", an_image(source=None))
     refused = problem(403, "forbidden", "only an operator may do this")
@@ -166,9 +166,9 @@ def test_an_image_is_shown_with_its_copies_and_to_tenants_without(
 def test_images_are_listed_and_removed(api: HttpApi, capsys: pytest.CaptureFixture[str]) -> None:
     api.on_list("/v1/images", an_image(), an_image(revision=3, state="failed", last_error="bad"))
     assert run("image", "list") == 0
-    told = capsys.readouterr().out
+    captured = capsys.readouterr().out
     for part in ("debian:2", "debian:3", "failed", "bad", "nocloud"):
-        assert part in told
+        assert part in captured
 
     api.on("DELETE", "/v1/images/debian:3", an_image(revision=3, state="removed"))
     assert run("image", "remove", "debian:3") == 0
@@ -189,8 +189,8 @@ def test_a_signature_is_sent_with_the_image_and_its_signer_is_shown(
     assert run("image", "add", "debian", file, "--signature", signature) == 0
     assert run("image", "show", "debian") == 0
 
-    [asked] = api.calls("POST", "/v1/images/upload")
-    assert asked.query["signature"] == content
+    [call] = api.calls("POST", "/v1/images/upload")
+    assert call.query["signature"] == content
     assert f"signed  by {key}" in capsys.readouterr().out
 
 

@@ -241,18 +241,18 @@ def test_without_an_api_nothing_is_completed_and_nothing_said(api: HttpApi) -> N
 
 
 def test_an_api_that_hangs_is_given_up_soon(api: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
+    requested: list[dict[str, Any]] = []
 
     class Recording:
         def __init__(self, _connection: object, **how: Any) -> None:
-            asked.append(how)
+            requested.append(how)
             raise TimeoutError
 
     monkeypatch.setattr("controller.client.http.Client", Recording)
 
     assert completion.complete_host("h") == []
-    assert asked[0]["timeout_s"] <= 1
-    assert asked[0]["retry_after_s"] == ()
+    assert requested[0]["timeout_s"] <= 1
+    assert requested[0]["retry_after_s"] == ()
 
 
 def test_completion_is_installed_for_a_shell(tmp_path: Path) -> None:

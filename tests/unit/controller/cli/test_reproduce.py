@@ -13,8 +13,8 @@ from controller.cli.main import main
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as ended:
         main(["reproduce", *words])
-    told = capsys.readouterr()
-    return int(ended.value.code or 0), told.out, told.err
+    captured = capsys.readouterr()
+    return int(ended.value.code or 0), captured.out, captured.err
 
 
 def test_the_list_names_every_item_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fakes.http_api import HttpApi
-from tests.unit.controller.cli.test_commands import REQUEST_ID, Fuga, a_request, api, fuga
-
-__all__ = ["api", "fuga"]  # fixtures
+from tests.unit.controller.cli.api_documents import REQUEST_ID, Fuga, a_request
 
 
 def test_options_become_the_rules_of_a_request(api: HttpApi, fuga: Fuga) -> None:
@@ -17,9 +15,9 @@ def test_options_become_the_rules_of_a_request(api: HttpApi, fuga: Fuga) -> None
     ended = fuga("request", "small", *options.split(), "--affinity", "cache")
 
     assert ended.status == 0, ended.err
-    [asked] = api.calls("POST", "/v1/requests")
-    assert asked.body["requires"] == ["ssd"]
-    assert asked.body["rules"] == {
+    [call] = api.calls("POST", "/v1/requests")
+    assert call.body["requires"] == ["ssd"]
+    assert call.body["rules"] == {
         "forbids": ["old"],
         "prefers": ["nvme"],
         "zone": "east",
@@ -112,8 +110,8 @@ def test_capacity_says_how_many_fit_and_what_ends_first(api: HttpApi, fuga: Fuga
     assert "5 more small (1 vcpus) fit now, 2 of 3 hosts are open to them" in out
     assert "vcpus runs out first" in out
     assert "2 of 3 hosts" in out
-    [asked] = api.calls("GET", "/v1/capacity")
-    assert asked.query == {"vm_type": "small", "forbids": "old", "anti_affinity": "web"}
+    [call] = api.calls("GET", "/v1/capacity")
+    assert call.query == {"vm_type": "small", "forbids": "old", "anti_affinity": "web"}
 
 
 def test_capacity_says_whether_any_one_host_may_fail_and_what_is_missing(
@@ -152,8 +150,8 @@ def test_groups_of_vms_are_a_table(api: HttpApi, fuga: Fuga) -> None:
     }
     api.on_list("/v1/vm-groups", group)
 
-    told = fuga("vm-groups").out
+    output = fuga("vm-groups").out
 
-    assert "anti-affinity, soft" in told
-    assert "web, more" in told
-    assert "h1 (2), h2" in told
+    assert "anti-affinity, soft" in output
+    assert "web, more" in output
+    assert "h1 (2), h2" in output

@@ -35,8 +35,8 @@ def as_a_table() -> None:
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    told = capsys.readouterr().out
-    return [line.replace("\x1b[1m", "").replace("\x1b[0m", "") for line in told.splitlines()]
+    captured = capsys.readouterr().out
+    return [line.replace("\x1b[1m", "").replace("\x1b[0m", "") for line in captured.splitlines()]
 
 
 @pytest.mark.usefixtures("as_a_table")
@@ -155,9 +155,9 @@ def test_a_sentence_without_blanks_or_of_wide_characters_is_folded_and_not_cut(w
 
 
 def test_a_watched_list_that_is_too_long_shows_its_newest_rows() -> None:
-    told = "\n".join(["heading", "─", *(f"row {number}" for number in range(100))])
+    shown = "\n".join(["heading", "─", *(f"row {number}" for number in range(100))])
 
-    lines = newest_lines(told, 24).splitlines()
+    lines = newest_lines(shown, 24).splitlines()
 
     assert len(lines) < 24
     assert lines[0] == "heading"

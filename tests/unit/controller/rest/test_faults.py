@@ -107,5 +107,5 @@ def test_a_flood_of_strangers_is_few_lines_and_how_many_more(lines: list[EventDi
     call(logged, "GET", "/nothing")
 
     assert [line["event"] for line in lines].count("unknown_callers") == 1
-    [told] = [line for line in lines if line["event"] == "unknown_callers"]
-    assert told["suppressed"] == 1000 - MAX_STRANGERS_LOGGED
+    [shown] = [line for line in lines if line["event"] == "unknown_callers"]
+    assert shown["suppressed"] == 1000 - MAX_STRANGERS_LOGGED

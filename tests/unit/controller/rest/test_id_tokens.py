@@ -133,9 +133,9 @@ HOSTILE: Final[dict[str, tuple[Callable[[], str], str]]] = {
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_any_other_token_is_refused_in_words(what: str) -> None:
-    make, told = HOSTILE[what]
+    make, shown = HOSTILE[what]
 
-    with pytest.raises(LoginRefusedError, match=told):
+    with pytest.raises(LoginRefusedError, match=shown):
         read(make())
 
 

@@ -148,13 +148,13 @@ BEHAVIOURS: Final[dict[str, tuple[Callable[[Site], Behaviour], str]]] = {
 def test_a_provider_that_does_not_answer_as_it_has_to_is_waited_for_once_and_not_long(
     site: Site, what: str
 ) -> None:
-    make, told = BEHAVIOURS[what]
+    make, shown = BEHAVIOURS[what]
     site.paths[DISCOVERY] = make(site)
     found = provider(site)
     began = time.monotonic()
 
     for _ in range(2):
-        with pytest.raises(ProviderError, match=told):
+        with pytest.raises(ProviderError, match=shown):
             admitted(found)
 
     assert time.monotonic() - began < 2.9
@@ -201,9 +201,9 @@ def test_what_the_provider_refuses_and_what_it_answers_to_codes_is_told_in_words
                (site.tokens(nonce="of another"), "of another login"),
                (site.tokens(groups=["guests"]), "no rule of this site lets you in"),
                (site.tokens(groups=None), "no rule of this site lets you in"))  # fmt: skip
-    for behaviour, told in refused:
+    for behaviour, shown in refused:
         site.paths["/token"] = behaviour
-        with pytest.raises(LoginRefusedError, match=told):
+        with pytest.raises(LoginRefusedError, match=shown):
             admitted(provider(site))
     for behaviour in (says({}), says({"id_token": 1}), says({}, 500), says([])):
         site.paths["/token"] = behaviour

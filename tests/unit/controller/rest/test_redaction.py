@@ -88,9 +88,9 @@ def a_request(waiting: WaitingStatus | None) -> Request:
 
 
 def test_a_tenant_is_told_what_failed_but_not_where_the_host_listens():
-    told = redact_vm(a_vm(FAILED), TENANT).last_error
+    shown = redact_vm(a_vm(FAILED), TENANT).last_error
 
-    assert told == f"host {NAMES.alias('a', 'h1')} does not answer at (its URI): timed out"
+    assert shown == f"host {NAMES.alias('a', 'h1')} does not answer at (its URI): timed out"
     assert redact_vm(a_vm(FAILED), OPERATOR).last_error == FAILED
     assert redact_vm(a_vm(None), TENANT).last_error is None
 
@@ -125,11 +125,11 @@ def test_only_operators_are_told_which_host_came_nearest_or_is_held_back():
     }
     request = a_request(WaitingStatus(count=1, reason="no_room", detail=detail))
 
-    told = redact_request(request, TENANT)
+    shown = redact_request(request, TENANT)
 
-    assert told.waiting is not None
-    assert told.waiting.detail["shortages"] == [{**shortage, "nearest_host": None}]
-    assert told.waiting.detail["holding"] == [{"host": None}]
+    assert shown.waiting is not None
+    assert shown.waiting.detail["shortages"] == [{**shortage, "nearest_host": None}]
+    assert shown.waiting.detail["holding"] == [{"host": None}]
     assert redact_request(request, OPERATOR) == request
     assert redact_request(a_request(None), TENANT) == a_request(None)
 

@@ -1,4 +1,4 @@
-"""What a control centre keeps from one round to the next, beside the same made anew."""
+"""What a control centre keeps from one round to the next, beside the same made again."""
 
 import hashlib
 import json
@@ -49,15 +49,15 @@ def hosts_after_writes(draw):
 @given(case=hosts_after_writes())
 def test_arrays_that_were_kept_are_those_made_anew(case):
     before, after = case
-    anew = HostArrays.of(after, 3)
+    again = HostArrays.of(after, 3)
 
     kept = HostArrays.of(before, 3).for_hosts(after, 3)
 
-    assert kept.capacity.tolist() == anew.capacity.tolist()
-    assert kept.committed.tolist() == anew.committed.tolist()
-    assert kept.names == anew.names
+    assert kept.capacity.tolist() == again.capacity.tolist()
+    assert kept.committed.tolist() == again.committed.tolist()
+    assert kept.names == again.names
     plain = host_classes(after, [])
-    for classes in (kept.classes(), anew.classes()):
+    for classes in (kept.classes(), again.classes()):
         assert classes.of_host.tolist() == plain.of_host.tolist()
         assert classes.example == plain.example
 

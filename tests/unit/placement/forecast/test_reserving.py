@@ -71,8 +71,8 @@ def test_it_is_promised_only_where_nearly_all_samples_have_room() -> None:
 
 
 def test_without_time_or_knowledge_nothing_is_taken_to_end() -> None:
-    asked = iter(range(1000))
-    hurried = judged(3, after_s=500.0, is_over=lambda: next(asked) >= FEW)
+    requested = iter(range(1000))
+    hurried = judged(3, after_s=500.0, is_over=lambda: next(requested) >= FEW)
     unknown = judged(3, after_s=500.0, lives=NOTHING_LIVED)
 
     assert (hurried.fits, hurried.samples, hurried.hurried) == (0, 0, True)

@@ -220,7 +220,7 @@ function FenceAsks({ host, many, onDone }: { host: Host; many: string; onDone: (
         {many} {many === "1 VM" ? "waits" : "wait"} for the next round once the host is proven to be off.{" "}
         {host.shared_pool
           ? `They keep their disks, in the shared pool ${host.shared_pool}.`
-          : "Their disks are on it alone: they start anew from their images, and what they had written is lost."}
+          : "Their disks are on it alone: they start over from their images, and what they had written is lost."}
       </p>
       <fieldset>
         <legend>Who switches it off</legend>

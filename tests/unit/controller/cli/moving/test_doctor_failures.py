@@ -20,9 +20,9 @@ def test_a_host_that_replaces_nothing_is_named() -> None:
     local = a_host("h1", "on_failure=replace")
     shared = a_host("h2", "on_failure=replace", "shared_pool=nfs")
 
-    [told] = found(local, shared, a_host("h3"))
+    [problem] = found(local, shared, a_host("h3"))
 
-    assert told.startswith("on_failure=replace moves nothing from h1: without a shared pool")
+    assert problem.startswith("on_failure=replace moves nothing from h1: without a shared pool")
     assert found(shared, a_host("h3")) == []
     assert found(a_host("h1", "on_failure=replace", admin="retired")) == []
 
@@ -34,6 +34,6 @@ def test_the_setting_of_the_site_counts_as_a_label_does() -> None:
 
 
 def test_of_many_hosts_some_are_named() -> None:
-    [told] = found(*(a_host(f"h{number}") for number in range(1, 9)), by_default="replace")
+    [problem] = found(*(a_host(f"h{number}") for number in range(1, 9)), by_default="replace")
 
-    assert "h1, h2, h3, h4, h5 and 3 more:" in told
+    assert "h1, h2, h3, h4, h5 and 3 more:" in problem

@@ -13,7 +13,7 @@ from controller.terminal import output
 from controller.terminal.output import text
 from controller.terminal.tables import columns_with_room, render_lines
 from tests.fakes.http_api import HttpApi, RecordedCall, problem
-from tests.unit.controller.cli.test_commands import VM_ID, Fuga, a_request, a_vm, api, fuga  # noqa: F401 - fixtures
+from tests.unit.controller.cli.api_documents import VM_ID, Fuga, a_request, a_vm
 
 MOVE_ID = "0193a333-0000-7000-8000-00000000cafe"
 MIB = 1 << 20
@@ -56,7 +56,7 @@ FAILED = a_move(state="failed", ended_at="2026-01-01T00:00:40Z", last_error="hos
 
 
 @pytest.fixture(autouse=True)
-def web(api: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def web(api: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polling, "_POLL_EVERY_S", 0.01)
     api.on_list("/v1/requests", a_request(count=1))
     api.on_list("/v1/vms", a_vm())
@@ -78,29 +78,26 @@ def web(api: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     ],
 )
 def test_a_word_that_is_no_command_is_the_vm_that_moves(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    words: list[str],
-    body: dict[str, Any],
+    api: HttpApi, fuga: Fuga, words: list[str], body: dict[str, Any]
 ) -> None:
     ended = fuga("move", *words)
 
-    (asked,) = api.calls("POST", "/v1/moves")
-    assert (ended.status, asked.body) == (0, {"vm": VM_ID, **body})
-    assert asked.headers["Idempotency-Key"]
+    (call,) = api.calls("POST", "/v1/moves")
+    assert (ended.status, call.body) == (0, {"vm": VM_ID, **body})
+    assert call.headers["Idempotency-Key"]
     assert ended.out == (
         "VM web-1 moves from host-1 to host-2: `fuga move show 0000cafe` shows how far it is\n"
     )
 
 
-def test_a_request_is_not_moved_and_its_vms_are_named(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_a_request_is_not_moved_and_its_vms_are_named(api: HttpApi, fuga: Fuga) -> None:
     ended = fuga("move", "web")
 
     assert (ended.status, ended.err) == (2, "fuga: 'web' is a request, not a VM; its VMs: web-1\n")
     assert api.calls("POST", "/v1/moves") == []
 
 
-def test_a_refused_move_is_told_and_is_status_2(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_a_refused_move_is_told_and_is_status_2(api: HttpApi, fuga: Fuga) -> None:
     detail = "VM web-1 cannot be moved: its tenant says moves=never"
     api.on("POST", "/v1/moves", problem(409, "move_refused", detail), status=409)
 
@@ -112,7 +109,7 @@ def test_a_refused_move_is_told_and_is_status_2(api: HttpApi, fuga: Fuga) -> Non
 # ---- --wait ---------------------------------------------------------------------------
 
 
-def test_wait_shows_what_is_left_and_ends_with_what_happened(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_wait_shows_what_is_left_and_ends_with_what_happened(api: HttpApi, fuga: Fuga) -> None:
     api.on("GET", f"/v1/moves/{MOVE_ID}", a_move(), GOING, GOING, MOVED)
 
     ended = fuga("move", "web-1", "--wait")
@@ -125,7 +122,7 @@ def test_wait_shows_what_is_left_and_ends_with_what_happened(api: HttpApi, fuga:
     assert ended.out == ("VM web-1 moved from host-1 to host-2; its guest was paused for 0.15 s\n")
 
 
-def test_wait_for_a_move_that_fails_is_status_1_and_says_why(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_wait_for_a_move_that_fails_is_status_1_and_says_why(api: HttpApi, fuga: Fuga) -> None:
     api.on("GET", f"/v1/moves/{MOVE_ID}", FAILED)
 
     ended = fuga("move", "web-1", "--wait")
@@ -136,8 +133,7 @@ def test_wait_for_a_move_that_fails_is_status_1_and_says_why(api: HttpApi, fuga:
 
 
 def test_ctrl_c_leaves_the_move_and_says_how_to_cancel_it(
-    fuga: Fuga,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    fuga: Fuga, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(_seconds: float) -> None:
         raise KeyboardInterrupt
@@ -152,10 +148,7 @@ def test_ctrl_c_leaves_the_move_and_says_how_to_cancel_it(
     )
 
 
-def test_wait_ends_at_its_timeout_and_says_that_the_move_goes_on(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-) -> None:
+def test_wait_ends_at_its_timeout_and_says_that_the_move_goes_on(api: HttpApi, fuga: Fuga) -> None:
     api.on("GET", f"/v1/moves/{MOVE_ID}", GOING)
 
     ended = fuga("move", "web-1", "--wait", "--timeout", "1")
@@ -164,7 +157,7 @@ def test_wait_ends_at_its_timeout_and_says_that_the_move_goes_on(
     assert "not over after 1 s: 512 MiB left" in ended.err
 
 
-def test_an_api_that_is_away_for_a_moment_is_asked_again(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_an_api_that_is_away_for_a_moment_is_asked_again(api: HttpApi, fuga: Fuga) -> None:
     away = [True]
 
     def once_away(_asked: RecordedCall) -> tuple[int, Any]:
@@ -181,49 +174,41 @@ def test_an_api_that_is_away_for_a_moment_is_asked_again(api: HttpApi, fuga: Fug
 # ---- list, show, cancel ---------------------------------------------------------------
 
 
-def test_moves_are_listed_the_newest_last(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_moves_are_listed_the_newest_last(api: HttpApi, fuga: Fuga) -> None:
     newest = GOING | {"vm_name": "web-2", "id": MOVE_ID.replace("cafe", "beef")}
     api.routes["GET", "/v1/moves"] = lambda _: (200, {"items": [newest, MOVED], "next": None})
 
     ended = fuga("move", "list", "--vm", "web-1", "--host", "host-1", "--open")
 
-    (asked,) = api.calls("GET", "/v1/moves")
-    assert (asked.query["vm"], asked.query["host"], asked.query["open"]) == (
-        VM_ID,
-        "host-1",
-        "true",
-    )
+    (call,) = api.calls("GET", "/v1/moves")
+    assert (call.query["vm"], call.query["host"], call.query["open"]) == (VM_ID, "host-1", "true")
     first, second = ended.out.splitlines()[2:]
     assert first.split()[:6] == ["0000cafe", "web-1", "a", "live", "host-1", "→"]
     assert "0.15 s" in first
     assert "moving 75%  512 MiB left, 64 MiB/s, 8 s to go" in second
 
 
-def test_no_moves_say_so(fuga: Fuga) -> None:  # noqa: F811
+def test_no_moves_say_so(fuga: Fuga) -> None:
     assert fuga("move", "list").out == "no moves. `fuga move VM` moves one.\n"
     assert fuga("move", "list", "--open").out == "no such moves.\n"
 
 
 @pytest.mark.parametrize("typed", [MOVE_ID, "0000cafe", "web-1"])
-def test_a_move_is_shown_by_its_id_its_end_or_its_vm(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    typed: str,
-) -> None:
+def test_a_move_is_shown_by_its_id_its_end_or_its_vm(api: HttpApi, fuga: Fuga, typed: str) -> None:
     api.on("GET", f"/v1/moves/{MOVE_ID}", MOVED)
     api.routes["GET", "/v1/moves"] = lambda _: (200, {"items": [MOVED], "next": None})
 
-    told = fuga("move", "show", typed).out
+    printed = fuga("move", "show", typed).out
 
-    assert f"move          {MOVE_ID}\n" in told
-    assert "way           host-1 → host-2, live\n" in told
-    assert "state         moved\n" in told
-    assert "guest paused  0.15 s\n" in told
-    assert "progress" not in told
+    assert f"move          {MOVE_ID}\n" in printed
+    assert "way           host-1 → host-2, live\n" in printed
+    assert "state         moved\n" in printed
+    assert "guest paused  0.15 s\n" in printed
+    assert "progress" not in printed
     assert fuga("move", "show", typed, "-o", "name").out == f"{MOVE_ID}\n"
 
 
-def test_a_vm_that_never_moved_says_so(fuga: Fuga) -> None:  # noqa: F811
+def test_a_vm_that_never_moved_says_so(fuga: Fuga) -> None:
     ended = fuga("move", "show", "web-1")
 
     assert (ended.status, ended.err) == (2, "fuga: VM web-1 never moved\n")
@@ -242,12 +227,7 @@ def test_a_vm_that_never_moved_says_so(fuga: Fuga) -> None:  # noqa: F811
         ),
     ],
 )
-def test_a_move_is_cancelled(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    answer: dict[str, Any],
-    told: str,
-) -> None:
+def test_a_move_is_cancelled(api: HttpApi, fuga: Fuga, answer: dict[str, Any], told: str) -> None:
     api.on("POST", f"/v1/moves/{MOVE_ID}/cancel", answer, status=202)
 
     assert fuga("move", "cancel", MOVE_ID).out == told
@@ -271,8 +251,7 @@ def test_the_list_of_vms_shows_both_hosts_of_one_that_moves_on_80_columns() -> N
 
 
 def test_an_explanation_tells_since_when_a_vm_that_moved_is_where_it_is(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
+    api: HttpApi, fuga: Fuga
 ) -> None:
     explanation = {
         "vm": VM_ID,
@@ -298,18 +277,14 @@ def test_an_explanation_tells_since_when_a_vm_that_moved_is_where_it_is(
 
 @pytest.mark.parametrize("words", [["-o", "json", "list"], ["list", "-o", "json"]])
 def test_a_command_behind_an_option_is_not_taken_for_a_vm(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    words: list[str],
+    api: HttpApi, fuga: Fuga, words: list[str]
 ) -> None:
     assert fuga("move", *words).json == []
     assert api.calls("POST", "/v1/moves") == []
 
 
 def test_each_vm_and_its_way_are_shown_on_80_columns_however_long_their_names_are(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    api: HttpApi, fuga: Fuga, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output, "terminal_width", lambda: 80)
     names = {"vm_name": "v" * 63, "from_host": "f" * 63, "to_host": "t" * 63}

@@ -9,14 +9,13 @@ import pytest
 from controller.session import plan_progress, polling
 from controller.terminal import output
 from tests.fakes.http_api import HttpApi, problem
-from tests.unit.controller.cli.test_commands import Fuga, api, fuga  # noqa: F401 - fixtures
+from tests.unit.controller.cli.api_documents import Fuga
 
 PLAN_ID = "0193a333-0000-7000-8000-00000000beef"
 
 
 def test_a_plan_cancelled_while_it_is_waited_for_counts_what_moved(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
+    api: HttpApi, fuga: Fuga
 ) -> None:
     plan = {"id": PLAN_ID, "moves": 9, "ended": 2, "failed": 0, "not_moved": [], "ended_at": "now"}
     api.on(
@@ -31,10 +30,7 @@ def test_a_plan_cancelled_while_it_is_waited_for_counts_what_moved(
     assert "7 of its moves were not over: those under way go on, no others begin" in ended.err
 
 
-def test_a_vm_deleted_before_it_moved_does_not_stay(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-) -> None:
+def test_a_vm_deleted_before_it_moved_does_not_stay(api: HttpApi, fuga: Fuga) -> None:
     plan = {"id": PLAN_ID, "moves": 3, "ended": 3, "failed": 2, "not_moved": [], "ended_at": "now"}
     api.on("GET", f"/v1/plans/{PLAN_ID}", {**plan, "state": "done"})
     api.on("POST", f"/v1/plans/{PLAN_ID}/approve", {**plan, "state": "approved"}, status=202)
@@ -54,8 +50,7 @@ def test_a_vm_deleted_before_it_moved_does_not_stay(
 
 
 def test_of_many_moves_that_failed_some_are_looked_into_and_the_others_counted(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
+    api: HttpApi, fuga: Fuga
 ) -> None:
     plan = {
         "id": PLAN_ID,
@@ -79,8 +74,7 @@ def test_of_many_moves_that_failed_some_are_looked_into_and_the_others_counted(
 
 
 def test_a_request_that_no_moves_let_in_is_told_what_stands_in_its_way(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
+    api: HttpApi, fuga: Fuga
 ) -> None:
     admitted = {"hosts": [], "still_waits": {"count": 1, "reason": "no_room"}}
     stand = {"label": 2, "no_eligible_host": 3}
@@ -95,10 +89,7 @@ def test_a_request_that_no_moves_let_in_is_told_what_stands_in_its_way(
     assert fuga("plan", "show", PLAN_ID).out.endswith("as before (no room)\n")
 
 
-def test_a_plan_whose_moves_failed_keeps_no_room_and_says_so(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-) -> None:
+def test_a_plan_whose_moves_failed_keeps_no_room_and_says_so(api: HttpApi, fuga: Fuga) -> None:
     admitted = {"hosts": [{"host": "kvm-2", "count": 1}], "still_waits": None}
     plan = a_plan(kind="room", admitted=admitted, moves=1, ended=1)
     api.on("GET", f"/v1/plans/{PLAN_ID}", plan, {**plan, "failed": 1})
@@ -111,8 +102,7 @@ def test_a_plan_whose_moves_failed_keeps_no_room_and_says_so(
 
 
 def test_no_useful_move_says_that_vms_rest_and_waves_count_from_one(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
+    api: HttpApi, fuga: Fuga
 ) -> None:
     plan = a_plan(
         kind="balance",
@@ -140,18 +130,16 @@ def test_no_useful_move_says_that_vms_rest_and_waves_count_from_one(
     api.on("GET", f"/v1/plans/{PLAN_ID}/moves", *({"items": each} for each in moves))
 
     assert "no useful move; 2 VMs moved within" in fuga("plan", "show", PLAN_ID).out
-    told = fuga("plan", "show", PLAN_ID).out
-    assert "   1  a   t " in told
-    assert "refused" not in told
-    assert "\nBetter: much. Worse: nothing.\n" in told
+    printed = fuga("plan", "show", PLAN_ID).out
+    assert "   1  a   t " in printed
+    assert "refused" not in printed
+    assert "\nBetter: much. Worse: nothing.\n" in printed
     why = "These moves were refused:\n  a to h2: it is not on host h1 any more\n"
     assert why in fuga("plan", "show", PLAN_ID).out
 
 
 def test_the_moves_of_a_plan_name_vm_and_hosts_on_80_columns(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    api: HttpApi, fuga: Fuga, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output, "terminal_width", lambda: 80)
     names = {"vm_name": "v" * 63, "from_host": "f" * 63, "to_host": "t" * 63, "tenant": "n" * 63}
@@ -185,10 +173,7 @@ def a_plan(**changes: Any) -> dict[str, Any]:
     }
 
 
-def test_what_has_no_place_is_named_without_a_question_for_each(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-) -> None:
+def test_what_has_no_place_is_named_without_a_question_for_each(api: HttpApi, fuga: Fuga) -> None:
     stays = {"why": "no_room", "obstacle": None, "missing": None}
     named = {**stays, "vm": "1", "name": "web-1"}
     api.on("GET", f"/v1/plans/{PLAN_ID}", a_plan(not_moved=[named, {**stays, "vm": "gone"}]))
@@ -211,11 +196,7 @@ def test_what_has_no_place_is_named_without_a_question_for_each(
     ],
 )
 def test_a_vm_that_stays_says_what_of_it_stands_in_the_way(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    why: str,
-    obstacle: str | None,
-    said: str,
+    api: HttpApi, fuga: Fuga, why: str, obstacle: str | None, said: str
 ) -> None:
     stays = {"why": why, "obstacle": obstacle, "missing": None, "vm": "1", "name": "web-1"}
     api.on("GET", f"/v1/plans/{PLAN_ID}", a_plan(not_moved=[stays]))
@@ -225,9 +206,7 @@ def test_a_vm_that_stays_says_what_of_it_stands_in_the_way(
 
 
 def test_ctrl_c_ends_the_command_and_says_that_the_plan_goes_on(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    api: HttpApi, fuga: Fuga, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def press(_api: object) -> str:
         raise KeyboardInterrupt
@@ -244,9 +223,7 @@ def test_ctrl_c_ends_the_command_and_says_that_the_plan_goes_on(
 
 
 def test_vms_that_came_to_a_host_while_it_was_emptied_are_told(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    api: HttpApi, fuga: Fuga, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(polling, "_POLL_EVERY_S", 0)
     api.on("PATCH", "/v1/hosts/h1", {"name": "h1"})

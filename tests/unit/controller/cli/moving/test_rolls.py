@@ -12,7 +12,7 @@ import pytest
 
 from controller.cli.moving import roll_runner
 from tests.fakes.http_api import HttpApi, RecordedCall, problem
-from tests.unit.controller.cli.test_commands import Fuga, api, fuga  # noqa: F401 - fixtures
+from tests.unit.controller.cli.api_documents import Fuga
 
 ROLL_ID = "0193a333-0000-7000-8000-00000000cafe"
 TOKEN = "6f1c1c9e-0000-4000-8000-00000000beef"
@@ -101,7 +101,7 @@ class Rolling:
 
 
 @pytest.fixture
-def rolling(api: HttpApi, monkeypatch: pytest.MonkeyPatch) -> Rolling:  # noqa: F811
+def rolling(api: HttpApi, monkeypatch: pytest.MonkeyPatch) -> Rolling:
     monkeypatch.setattr(roll_runner, "_LOOK_EVERY_S", 0.01)
     rolling = Rolling("h1", "h2")
     claim = {"roll": rolling.roll, "token": TOKEN}
@@ -133,11 +133,7 @@ def script(tmp_path: Path) -> Callable[[str], str]:
 
 
 def test_the_command_runs_here_for_each_host_in_turn(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    rolling: Rolling,
-    script: Callable[[str], str],
-    tmp_path: Path,
+    api: HttpApi, fuga: Fuga, rolling: Rolling, script: Callable[[str], str], tmp_path: Path
 ) -> None:
     command = script("echo $1 >>ran; echo updated $1")
 
@@ -146,9 +142,9 @@ def test_the_command_runs_here_for_each_host_in_turn(
     )
 
     assert ended.status == 0, ended.err
-    (asked,) = api.calls("POST", "/v1/rolls")
-    assert (asked.body["hosts"], asked.body["at_once"]) == (["label=rack3", "h9"], 2)
-    assert (asked.body["command"], asked.body["skipped"]) == (command, [])
+    (call,) = api.calls("POST", "/v1/rolls")
+    assert (call.body["hosts"], call.body["at_once"]) == (["label=rack3", "h9"], 2)
+    assert (call.body["command"], call.body["skipped"]) == (command, [])
     assert (tmp_path / "ran").read_text().split() == ["h1", "h2"]
     assert f"roll {ROLL_ID} is done: 2 hosts" in ended.out
     for line in ("h1: the command runs", "h1 | updated h1", "h1: done", "h2: done"):
@@ -157,10 +153,7 @@ def test_the_command_runs_here_for_each_host_in_turn(
 
 
 def test_it_is_told_that_the_command_begins_before_it_does(
-    fuga: Fuga,  # noqa: F811
-    rolling: Rolling,
-    script: Callable[[str], str],
-    tmp_path: Path,
+    fuga: Fuga, rolling: Rolling, script: Callable[[str], str], tmp_path: Path
 ) -> None:
     ran = tmp_path / "ran"
     seen: list[tuple[bool, Any]] = []
@@ -168,14 +161,12 @@ def test_it_is_told_that_the_command_begins_before_it_does(
 
     fuga("roll", "--hosts", "all", "--run", script("touch ran"))
 
-    first = next(at for at, told in enumerate(rolling.told) if told["begun"] == ["h1"])
+    first = next(at for at, shown in enumerate(rolling.told) if shown["begun"] == ["h1"])
     assert not seen[first][0]
 
 
 def test_a_failure_says_what_was_done_and_how_to_go_on(
-    fuga: Fuga,  # noqa: F811
-    rolling: Rolling,
-    script: Callable[[str], str],
+    fuga: Fuga, rolling: Rolling, script: Callable[[str], str]
 ) -> None:
     command = script("test $1 = h1 || { echo disk full; exit 3; }")
 
@@ -189,25 +180,21 @@ def test_a_failure_says_what_was_done_and_how_to_go_on(
 
 
 def test_a_cancelled_roll_names_hosts_in_maintenance_on_a_line_of_their_own(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    rolling: Rolling,
+    api: HttpApi, fuga: Fuga, rolling: Rolling
 ) -> None:
     rolling.turn = [rolling._host("h1", "emptying")]
     ended = rolling.roll | {"state": "cancelled", "ended_at": "2026-01-01T01:00:00Z"}
     api.on("POST", f"/v1/rolls/{ROLL_ID}/cancel", ended, status=202)
 
-    told = fuga("roll", "cancel", ROLL_ID).out.splitlines()
+    output = fuga("roll", "cancel", ROLL_ID).out.splitlines()
 
-    assert told[0] == f"roll {ROLL_ID} is cancelled"
-    assert "h1" in told[1]
-    assert len(told) == 2
+    assert output[0] == f"roll {ROLL_ID} is cancelled"
+    assert "h1" in output[1]
+    assert len(output) == 2
 
 
 def test_programs_are_given_the_roll_alone(
-    fuga: Fuga,  # noqa: F811
-    rolling: Rolling,
-    script: Callable[[str], str],
+    fuga: Fuga, rolling: Rolling, script: Callable[[str], str]
 ) -> None:
     ended = fuga("roll", "-o", "json", "--hosts", "all", "--run", script("echo hello $1"))
 
@@ -216,25 +203,19 @@ def test_programs_are_given_the_roll_alone(
 
 
 def test_a_roll_goes_on_without_hosts_that_are_left_out(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    rolling: Rolling,
-    script: Callable[[str], str],
+    api: HttpApi, fuga: Fuga, rolling: Rolling, script: Callable[[str], str]
 ) -> None:
     ended = fuga("roll", "--resume", "cafe", "--run", script("true"), "--except", "h7")
 
     assert ended.status == 0, ended.err
-    (asked,) = api.calls("POST", f"/v1/rolls/{ROLL_ID}/resume")
-    assert asked.body["skipped"] == ["h7"]
+    (call,) = api.calls("POST", f"/v1/rolls/{ROLL_ID}/resume")
+    assert call.body["skipped"] == ["h7"]
     assert api.calls("POST", "/v1/rolls") == []
 
 
 @pytest.mark.usefixtures("heard")
 def test_the_first_ctrl_c_waits_for_the_host_at_work_and_begins_no_other(
-    fuga: Fuga,  # noqa: F811
-    rolling: Rolling,
-    script: Callable[[str], str],
-    tmp_path: Path,
+    fuga: Fuga, rolling: Rolling, script: Callable[[str], str], tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "go-on")
 
@@ -260,10 +241,7 @@ def test_the_first_ctrl_c_waits_for_the_host_at_work_and_begins_no_other(
 
 @pytest.mark.usefixtures("heard")
 def test_the_second_ctrl_c_ends_the_command(
-    fuga: Fuga,  # noqa: F811
-    rolling: Rolling,
-    script: Callable[[str], str],
-    tmp_path: Path,
+    fuga: Fuga, rolling: Rolling, script: Callable[[str], str], tmp_path: Path
 ) -> None:
     def interrupt() -> None:
         if any(each["phase"] == "running" for each in rolling.turn):
@@ -279,18 +257,15 @@ def test_the_second_ctrl_c_ends_the_command(
 
 
 def test_an_api_that_is_away_is_asked_again_and_told_the_same(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    rolling: Rolling,
-    script: Callable[[str], str],
+    api: HttpApi, fuga: Fuga, rolling: Rolling, script: Callable[[str], str]
 ) -> None:
     away = [True]
 
-    def step(asked: RecordedCall) -> tuple[int, Any]:
-        if asked.body["ended"] and away:
+    def step(requested: RecordedCall) -> tuple[int, Any]:
+        if requested.body["ended"] and away:
             away.clear()
             return 500, problem(500, "internal", "logged as incident 7")
-        return rolling.step(asked)
+        return rolling.step(requested)
 
     api.routes["PUT", STEP] = step
     ended = fuga("roll", "--hosts", "all", "--run", script("true"))
@@ -300,15 +275,12 @@ def test_an_api_that_is_away_is_asked_again_and_told_the_same(
 
 
 def test_who_was_overtaken_ends_its_commands(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    rolling: Rolling,
-    script: Callable[[str], str],
+    api: HttpApi, fuga: Fuga, rolling: Rolling, script: Callable[[str], str]
 ) -> None:
-    def step(asked: RecordedCall) -> tuple[int, Any]:
+    def step(requested: RecordedCall) -> tuple[int, Any]:
         if any(each["phase"] == "running" for each in rolling.turn):
             return 409, problem(409, "conflict", "another fuga drives the roll by now: x")
-        return rolling.step(asked)
+        return rolling.step(requested)
 
     api.routes["PUT", STEP] = step
     ended = fuga("roll", "--hosts", "all", "--run", script("exec sleep 999"))
@@ -330,20 +302,16 @@ def test_who_was_overtaken_ends_its_commands(
     ],
 )
 def test_what_cannot_be_asked_is_refused_before_anything_begins(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    rolling: Rolling,
-    words: list[str],
-    said: str,
+    api: HttpApi, fuga: Fuga, rolling: Rolling, words: list[str], said: str
 ) -> None:
     ended = fuga("roll", *words)
 
     assert ended.status == 2
     assert said in ended.err
-    assert not any(asked.method in ("POST", "PUT") for asked in api.asked)
+    assert not any(requested.method in ("POST", "PUT") for requested in api.asked)
 
 
-def test_rolls_are_listed_and_shown(fuga: Fuga, rolling: Rolling) -> None:  # noqa: F811
+def test_rolls_are_listed_and_shown(fuga: Fuga, rolling: Rolling) -> None:
     rolling.step(RecordedCall("PUT", STEP, {}, {}, {"begun": [], "ended": [], "stop": None}))
 
     listed, shown = fuga("roll", "list"), fuga("roll", "show", "0000cafe")
@@ -360,10 +328,7 @@ def test_rolls_are_listed_and_shown(fuga: Fuga, rolling: Rolling) -> None:  # no
 
 
 def test_a_turn_goes_on_without_a_host_of_it_that_was_left_out(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    rolling: Rolling,
-    script: Callable[[str], str],
+    api: HttpApi, fuga: Fuga, rolling: Rolling, script: Callable[[str], str]
 ) -> None:
     turn = [rolling._host("h1", "skipped"), rolling._host("h2", "done")]
     api.routes["PUT", STEP] = lambda _asked: (
@@ -378,18 +343,15 @@ def test_a_turn_goes_on_without_a_host_of_it_that_was_left_out(
 
 
 def test_a_crowd_at_the_api_ends_no_command(
-    fuga: Fuga,  # noqa: F811
-    rolling: Rolling,
-    api: HttpApi,  # noqa: F811
-    script: Callable[[str], str],
+    fuga: Fuga, rolling: Rolling, api: HttpApi, script: Callable[[str], str]
 ) -> None:
     steps = []
 
-    def step(asked: RecordedCall) -> tuple[int, Any]:
-        steps.append(asked)
+    def step(requested: RecordedCall) -> tuple[int, Any]:
+        steps.append(requested)
         if len(steps) == 4:
             return 429, problem(429, "too_many_calls", "try again later")
-        return rolling.step(asked)
+        return rolling.step(requested)
 
     api.routes["PUT", STEP] = step
 

@@ -42,17 +42,17 @@ def test_a_host_of_guests_that_nothing_confines_is_wrong(
 def test_models_are_counted_and_what_cannot_be_seen_is_said() -> None:
     hosts = [a_host(), a_host(name="h2"), a_host(name="h3", security_model="none")]
 
-    *_, told = confinement_findings(hosts)
+    *_, shown = confinement_findings(hosts)
 
-    assert "apparmor on 2, none on 1" in told.message
-    assert "seccomp_sandbox" in told.message
+    assert "apparmor on 2, none on 1" in shown.message
+    assert "seccomp_sandbox" in shown.message
 
 
 def test_a_host_that_shares_no_processors_out_is_told() -> None:
-    [told, _] = confinement_findings([a_host(shares_kept=False)])
+    [shown, _] = confinement_findings([a_host(shares_kept=False)])
 
-    assert (told.about, told.level) == ("host h1", "note")
-    assert "no cgroup" in told.message
+    assert (shown.about, shown.level) == ("host h1", "note")
+    assert "no cgroup" in shown.message
 
 
 def test_guests_that_nothing_confines_are_noted_even_where_it_is_not_wrong() -> None:
@@ -79,10 +79,10 @@ def test_guests_that_nothing_confines_are_noted_even_where_it_is_not_wrong() -> 
 def test_a_host_whose_port_lets_everybody_in_is_wrong_beyond_this_machine(
     fields: dict[str, Any], found: list[bool]
 ) -> None:
-    told = list(exposure_findings([a_host(**fields)], ("qemu+tcp://10.213.0.1/system",)))
+    shown = list(exposure_findings([a_host(**fields)], ("qemu+tcp://10.213.0.1/system",)))
 
-    assert [each.well for each in told] == found
-    assert all("TCP" in each.message for each in told)
+    assert [each.well for each in shown] == found
+    assert all("TCP" in each.message for each in shown)
 
 
 def test_what_repairs_do_is_shown_by_name_before_also_where_nobody_is_asked(

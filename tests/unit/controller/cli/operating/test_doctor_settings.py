@@ -48,7 +48,7 @@ API = process("api", "the API", FUGA_POLICY="fuga", FUGA_MOVES_AT_ONCE="8")
 def test_settings_that_differ_are_named_with_who_has_them(
     others: list[dict[str, Any]], found: list[tuple[str, str]]
 ) -> None:
-    told = list(setting_differences([API, *others]))
+    shown = list(setting_differences([API, *others]))
 
-    assert [(each.level, each.message) for each in told if each.note] == found
-    assert [each.level for each in told if not each.note] == ["ok"] * bool(others)
+    assert [(each.level, each.message) for each in shown if each.note] == found
+    assert [each.level for each in shown if not each.note] == ["ok"] * bool(others)

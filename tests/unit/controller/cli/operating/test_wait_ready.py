@@ -11,7 +11,7 @@ import pytest
 from controller.cli.operating import readiness
 from tests.fakes.http_api import HttpApi
 from tests.servers.ports import a_quiet_port
-from tests.unit.controller.cli.test_commands import Fuga, api, fuga  # noqa: F401 - fixtures
+from tests.unit.controller.cli.api_documents import Fuga
 
 LACKS = {"status": "not_ready", "checks": {"database": {"ok": False, "message": "no answer"}}}
 
@@ -21,7 +21,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "_EVERY_S", 0.01)
 
 
-def test_a_process_that_is_ready_is_said_to_be(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_a_process_that_is_ready_is_said_to_be(api: HttpApi, fuga: Fuga) -> None:
     api.on("GET", "/readyz", {"status": "ok"})
 
     ended = fuga("wait-ready", "-o", "json")
@@ -29,7 +29,7 @@ def test_a_process_that_is_ready_is_said_to_be(api: HttpApi, fuga: Fuga) -> None
     assert (ended.status, ended.json) == (0, [{"name": api.url, "ready": True}])
 
 
-def test_what_a_process_lacks_is_said_until_it_has_it(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_what_a_process_lacks_is_said_until_it_has_it(api: HttpApi, fuga: Fuga) -> None:
     answers: list[tuple[int, Any]] = [(503, LACKS), (503, LACKS), (200, {})]
     api.routes["GET", "/readyz"] = lambda _: answers.pop(0)
 
@@ -40,8 +40,7 @@ def test_what_a_process_lacks_is_said_until_it_has_it(api: HttpApi, fuga: Fuga) 
 
 
 def test_a_process_that_stays_unready_ends_the_wait_with_what_it_lacks(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
+    api: HttpApi, fuga: Fuga
 ) -> None:
     api.on("GET", "/readyz", LACKS, status=503)
 
@@ -106,11 +105,7 @@ def of_a_unit(folder: Path, patch: pytest.MonkeyPatch, name: str = "fuga-api.ser
     ],
 )
 def test_processes_that_cannot_start_end_the_wait_at_once(
-    fuga: Fuga,  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    crash: Any,
-    said: str,
+    fuga: Fuga, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crash: Any, said: str
 ) -> None:
     if crash is not of_an_import:
         monkeypatch.setattr(readiness, "_MODULES", "sys")
@@ -122,8 +117,7 @@ def test_processes_that_cannot_start_end_the_wait_at_once(
 
 
 def test_where_nothing_is_found_wrong_a_silent_address_ends_the_wait_with_where_to_look(
-    fuga: Fuga,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    fuga: Fuga, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(readiness, "_MODULES", "sys")
 
@@ -153,10 +147,7 @@ def of_imports_that_take_long(_: Path, patch: pytest.MonkeyPatch) -> None:
     "unrelated", [of_a_backup, of_a_unit_without_its_database, of_imports_that_take_long]
 )
 def test_what_says_nothing_about_processes_ends_no_wait(
-    fuga: Fuga,  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    unrelated: Any,
+    fuga: Fuga, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unrelated: Any
 ) -> None:
     monkeypatch.setattr(readiness, "_MODULES", "sys")
     unrelated(tmp_path, monkeypatch)
@@ -167,9 +158,7 @@ def test_what_says_nothing_about_processes_ends_no_wait(
 
 
 def test_nothing_of_this_machine_is_judged_for_an_address_of_another(
-    fuga: Fuga,  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    fuga: Fuga, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of_a_unit(tmp_path, monkeypatch)
     monkeypatch.setenv("FUGA_SLOT_LENGTH_S", "never")
@@ -185,7 +174,7 @@ def test_nothing_of_this_machine_is_judged_for_an_address_of_another(
     )
 
 
-def test_several_addresses_may_stand_in_one_argument(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_several_addresses_may_stand_in_one_argument(api: HttpApi, fuga: Fuga) -> None:
     api.on("GET", "/readyz", {"status": "ok"})
     both = (api.url, api.url.replace("127.0.0.1", "localhost"))
 

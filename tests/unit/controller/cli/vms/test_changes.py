@@ -18,21 +18,13 @@ from simulation.errors import InputError
 from simulation.experiments.study_plan import _parse_assignments
 from simulation.slots.moving.move_options import BalanceOptions, _read_option
 from tests.fakes.http_api import HttpApi
-from tests.unit.controller.cli.test_commands import (  # noqa: F401 - fixtures
-    REQUEST_ID,
-    VM_ID,
-    Fuga,
-    a_request,
-    a_vm,
-    api,
-    fuga,
-)
+from tests.unit.controller.cli.api_documents import REQUEST_ID, VM_ID, Fuga, a_request, a_vm
 
 REQUEST = f"/v1/requests/{REQUEST_ID}"
 
 
 @pytest.fixture(autouse=True)
-def web(api: HttpApi) -> None:  # noqa: F811
+def web(api: HttpApi) -> None:
     api.on_list("/v1/requests", a_request(count=3))
     api.on_list("/v1/vms", a_vm())
     changed = a_request(count=5, labels={"env": "prod"}, expires_at="2026-01-02T00:00:00Z")
@@ -51,24 +43,20 @@ def web(api: HttpApi) -> None:  # noqa: F811
     ],
 )
 def test_a_request_is_changed(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    words: list[str],
-    body: dict[str, Any],
-    told: str,
+    api: HttpApi, fuga: Fuga, words: list[str], body: dict[str, Any], told: str
 ) -> None:
     ended = fuga(*words)
 
-    [asked] = api.calls("PATCH", REQUEST)
-    assert (ended.status, asked.body) == (0, body)
+    [call] = api.calls("PATCH", REQUEST)
+    assert (ended.status, call.body) == (0, body)
     assert told in ended.out
 
 
-def test_a_vm_is_labelled(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_a_vm_is_labelled(api: HttpApi, fuga: Fuga) -> None:
     ended = fuga("label", "web-1", "env-")
 
-    [asked] = api.calls("PATCH", f"/v1/vms/{VM_ID}")
-    assert (ended.status, asked.body) == (0, {"labels": {"env": None}})
+    [call] = api.calls("PATCH", f"/v1/vms/{VM_ID}")
+    assert (ended.status, call.body) == (0, {"labels": {"env": None}})
     assert "no labels" in ended.out
 
 
@@ -84,17 +72,13 @@ def test_a_vm_is_labelled(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
         ["request", "small", "--label", "=x"],
     ],
 )
-def test_what_makes_no_sense_changes_nothing(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    words: list[str],
-) -> None:
+def test_what_makes_no_sense_changes_nothing(api: HttpApi, fuga: Fuga, words: list[str]) -> None:
     assert fuga(*words).status == 2
 
-    assert not [asked for asked in api.asked if asked.method in {"PATCH", "POST"}]
+    assert not [requested for requested in api.asked if requested.method in {"PATCH", "POST"}]
 
 
-def test_requests_and_vms_are_looked_for_by_label(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_requests_and_vms_are_looked_for_by_label(api: HttpApi, fuga: Fuga) -> None:
     fuga("requests", "--label", "env=prod")
     fuga("vms", "--label", "env=prod", "--state", "stopped")
 
@@ -109,9 +93,7 @@ def test_requests_and_vms_are_looked_for_by_label(api: HttpApi, fuga: Fuga) -> N
     "words", [["reserve", "small", "--for", "1h", "--from"], ["events", "--since"]]
 )
 def test_a_time_outside_the_calendar_is_refused_in_words(
-    fuga: Fuga,  # noqa: F811
-    words: list[str],
-    given: str,
+    fuga: Fuga, words: list[str], given: str
 ) -> None:
     ended = fuga(*words, given)
 

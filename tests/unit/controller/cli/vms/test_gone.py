@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from tests.fakes.http_api import Answer, HttpApi, RecordedCall
-from tests.unit.controller.cli.test_commands import Fuga, a_vm, api, fuga  # noqa: F401 - fixtures
+from tests.unit.controller.cli.api_documents import Fuga, a_vm
 
 FIRST, SECOND, LIVE = (f"0193a111-0000-7000-8000-00000000000{n}" for n in (1, 2, 3))
 GONE = {"desired": "deleted", "host": None}
 
 
-def site(api: HttpApi, *vms: dict[str, Any]) -> None:  # noqa: F811
+def site(api: HttpApi, *vms: dict[str, Any]) -> None:
     """An API with these VMs, of which it shows those that are there unless it is told otherwise."""
 
-    def answer(asked: RecordedCall) -> Answer:
-        everything = asked.query.get("include_deleted") == "true"
-        name = asked.query.get("name")
+    def answer(requested: RecordedCall) -> Answer:
+        everything = requested.query.get("include_deleted") == "true"
+        name = requested.query.get("name")
         found = [
             vm
             for vm in vms
@@ -62,8 +62,8 @@ def live() -> dict[str, Any]:
     [["events", "--subject", "web-2"], ["audit", "--subject", "web-2"], ["explain", "web-2"]],
 )
 def test_a_name_means_the_vm_that_is_there_or_the_newest_and_names_the_others(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
+    api: HttpApi,
+    fuga: Fuga,
     words: list[str],
     vms: list[dict[str, Any]],
     meant: str,
@@ -77,15 +77,14 @@ def test_a_name_means_the_vm_that_is_there_or_the_newest_and_names_the_others(
     if words[0] == "explain":
         assert api.calls("GET", f"/v1/vms/{meant}/explanation")
     else:
-        [asked] = api.calls("GET", f"/v1/{words[0]}")
-        assert asked.query["subject"] == meant
+        [call] = api.calls("GET", f"/v1/{words[0]}")
+        assert call.query["subject"] == meant
     listed = [each.split()[0] for each in ended.err.splitlines() if each.startswith("  ")]
     assert listed == others
 
 
 def test_a_name_that_never_was_is_refused_by_events_and_is_a_subject_of_the_audit(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
+    api: HttpApi, fuga: Fuga
 ) -> None:
     site(api, live())
 
@@ -96,16 +95,13 @@ def test_a_name_that_never_was_is_refused_by_events_and_is_a_subject_of_the_audi
     assert api.calls("GET", "/v1/audit")[0].query["subject"] == "db-1"
 
 
-def test_vms_that_are_gone_are_listed_with_their_ids_and_times(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-) -> None:
+def test_vms_that_are_gone_are_listed_with_their_ids_and_times(api: HttpApi, fuga: Fuga) -> None:
     api.on_list("/v1/vms", second())
 
     ended = fuga("vms", "--deleted", "--since", "2026-02-01T00:00:00Z")
 
-    [asked] = api.calls("GET", "/v1/vms")
-    assert asked.query["deleted_since"] == "2026-02-01T00:00:00+00:00"
+    [call] = api.calls("GET", "/v1/vms")
+    assert call.query["deleted_since"] == "2026-02-01T00:00:00+00:00"
     assert SECOND in ended.out
     assert "2026-02-0" in ended.out
 
@@ -115,9 +111,7 @@ def test_vms_that_are_gone_are_listed_with_their_ids_and_times(
     [(["--since", "7d"], "--since needs --deleted"), (["--deleted", "--all"], "only one of")],
 )
 def test_options_that_do_not_go_together_are_refused(
-    fuga: Fuga,  # noqa: F811
-    words: list[str],
-    said: str,
+    fuga: Fuga, words: list[str], said: str
 ) -> None:
     ended = fuga("vms", *words)
 

@@ -9,7 +9,7 @@ import pytest
 
 from controller.session import call_series, polling
 from tests.fakes.http_api import HttpApi, RecordedCall, problem
-from tests.unit.controller.cli.test_commands import Fuga, a_request, a_vm, api, fuga  # noqa: F401 - fixtures
+from tests.unit.controller.cli.api_documents import Fuga, a_request, a_vm
 
 MANY = 400
 VMS = [a_vm(id=f"0193a111-0000-7000-8000-{n:012x}", name=f"web-{n}") for n in range(MANY)]
@@ -17,7 +17,7 @@ NAMES = [vm["name"] for vm in VMS]
 
 
 @pytest.fixture(autouse=True)
-def many_vms(api: HttpApi) -> None:  # noqa: F811
+def many_vms(api: HttpApi) -> None:
     api.on_list("/v1/requests")
     api.on_list("/v1/vms", *VMS)
     for vm in VMS:
@@ -27,20 +27,16 @@ def many_vms(api: HttpApi) -> None:  # noqa: F811
         api.on("POST", f"{path}/stop", vm, status=202)
 
 
-def reads(api: HttpApi) -> int:  # noqa: F811
+def reads(api: HttpApi) -> int:
     return sum(each.method == "GET" for each in api.asked)
 
 
-def changes(api: HttpApi) -> int:  # noqa: F811
+def changes(api: HttpApi) -> int:
     return sum(each.method != "GET" for each in api.asked)
 
 
 @pytest.mark.parametrize("words", [["rm"], ["stop"], ["scale", "web", "-n", "1"]])
-def test_many_names_are_looked_up_in_lists(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    words: list[str],
-) -> None:
+def test_many_names_are_looked_up_in_lists(api: HttpApi, fuga: Fuga, words: list[str]) -> None:
     request = a_request(count=MANY + 1)
     api.on_list("/v1/requests", request)
     api.on("PATCH", f"/v1/requests/{request['id']}", a_request(count=1))
@@ -57,7 +53,7 @@ def test_many_names_are_looked_up_in_lists(
     assert reads(api) < 10
 
 
-def test_names_of_ended_requests_are_looked_up_in_lists_too(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_names_of_ended_requests_are_looked_up_in_lists_too(api: HttpApi, fuga: Fuga) -> None:
     ended_ones = [
         a_request(id=f"0193a000-0000-7000-8000-{n:012x}", name=f"job-{n}", state="released")
         for n in range(100)
@@ -74,11 +70,10 @@ def test_names_of_ended_requests_are_looked_up_in_lists_too(api: HttpApi, fuga: 
 
 
 def test_lists_that_are_long_for_so_few_names_are_not_read_to_their_end(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
+    api: HttpApi, fuga: Fuga
 ) -> None:
-    def endless(asked: RecordedCall) -> tuple[int, Any]:
-        named = asked.query.get("name")
+    def endless(requested: RecordedCall) -> tuple[int, Any]:
+        named = requested.query.get("name")
         if named is not None:
             return 200, {"items": [vm for vm in VMS if vm["name"] == named], "next": None}
         return 200, {"items": [a_vm(name="other")] * 500, "next": "more"}
@@ -93,7 +88,7 @@ def test_lists_that_are_long_for_so_few_names_are_not_read_to_their_end(
 
 
 @pytest.mark.parametrize("wrong", ["no-such-vm", "double"])
-def test_a_slip_among_many_names_changes_nothing(api: HttpApi, fuga: Fuga, wrong: str) -> None:  # noqa: F811
+def test_a_slip_among_many_names_changes_nothing(api: HttpApi, fuga: Fuga, wrong: str) -> None:
     twice = [a_vm(id=f"0193a222-0000-7000-8000-{n:012x}", name="double") for n in range(2)]
     api.on_list("/v1/vms", *VMS, *twice)
 
@@ -106,9 +101,7 @@ def test_a_slip_among_many_names_changes_nothing(api: HttpApi, fuga: Fuga, wrong
 
 @pytest.mark.parametrize("words", [["rm"], ["stop"], ["rm", "-o", "json"]])
 def test_an_error_in_the_middle_says_what_was_done(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    words: list[str],
+    api: HttpApi, fuga: Fuga, words: list[str]
 ) -> None:
     method, action = ("POST", "/stop") if words[0] == "stop" else ("DELETE", "")
     refusal = problem(409, "conflict", "it is being moved")
@@ -124,10 +117,7 @@ def test_an_error_in_the_middle_says_what_was_done(
     assert changes(api) == 101
 
 
-def test_a_bar_appears_once_it_takes_long(
-    fuga: Fuga,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_bar_appears_once_it_takes_long(fuga: Fuga, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_series, "BAR_AFTER_S", 0)
     monkeypatch.setenv("TERM", "xterm")
 
@@ -142,9 +132,7 @@ def test_a_bar_appears_once_it_takes_long(
 
 
 def test_a_wait_for_many_reads_few_of_them_at_each_look(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    api: HttpApi, fuga: Fuga, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(polling, "_POLL_EVERY_S", 0)
     for vm in VMS:

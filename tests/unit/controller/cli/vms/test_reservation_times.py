@@ -40,8 +40,8 @@ def test_no_other_beginning_is_taken_and_what_is_wanted_is_told(given: str) -> N
     with pytest.raises(BadInputError) as refused:
         parse_start(given, "--from", NOW)
 
-    told = str(refused.value)
-    assert told.startswith(f"--from: found {given!r}, wanted now, a span from now such as 2h")
+    shown = str(refused.value)
+    assert shown.startswith(f"--from: found {given!r}, wanted now, a span from now such as 2h")
 
 
 @pytest.mark.parametrize(

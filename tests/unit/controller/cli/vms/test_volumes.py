@@ -13,7 +13,7 @@ from controller.terminal.output import text
 from controller.terminal.sizes import parse_size_gib
 from controller.terminal.tables import columns_with_room, render_lines
 from tests.fakes.http_api import HttpApi
-from tests.unit.controller.cli.test_commands import VM_ID, Fuga, a_request, a_vm, api, fuga  # noqa: F401 - fixtures
+from tests.unit.controller.cli.api_documents import VM_ID, Fuga, a_request, a_vm
 
 VOLUME_ID = "0193a444-0000-7000-8000-00000000beef"
 PATH = f"/v1/volumes/{VOLUME_ID}"
@@ -45,7 +45,7 @@ def with_vm(state: str, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def site(api: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def site(api: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polling, "_POLL_EVERY_S", 0.01)
     api.on_list("/v1/requests", a_request(count=1))
     api.on_list("/v1/vms", a_vm())
@@ -82,10 +82,7 @@ def test_a_size_is_gib_unless_it_says_tib(given: str, gib: int) -> None:
     ],
 )
 def test_another_size_is_refused_with_what_to_type(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    given: str,
-    why: str,
+    api: HttpApi, fuga: Fuga, given: str, why: str
 ) -> None:
     ended = fuga("volume", "create", "data", f"--size={given}")
 
@@ -97,16 +94,16 @@ def test_another_size_is_refused_with_what_to_type(
         parse_size_gib("--size", given)
 
 
-def test_a_volume_is_created_for_a_tenant(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_a_volume_is_created_for_a_tenant(api: HttpApi, fuga: Fuga) -> None:
     ended = fuga("volume", "create", "data", "--size", "1TiB", "--tenant", "a")
 
-    (asked,) = api.calls("POST", "/v1/volumes")
-    assert asked.body == {"name": "data", "size_gib": 1024, "tenant": "a"}
-    assert asked.headers["Idempotency-Key"]
+    (call,) = api.calls("POST", "/v1/volumes")
+    assert call.body == {"name": "data", "size_gib": 1024, "tenant": "a"}
+    assert call.headers["Idempotency-Key"]
     assert "volume data (0000beef): 100 GiB for tenant a" in ended.out
 
 
-def test_a_volume_shows_the_path_of_its_disk_in_the_guest(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_a_volume_shows_the_path_of_its_disk_in_the_guest(api: HttpApi, fuga: Fuga) -> None:
     api.on_list("/v1/volumes", with_vm("attached"))
 
     ended = fuga("volume", "show", "data")
@@ -118,7 +115,7 @@ def test_a_volume_shows_the_path_of_its_disk_in_the_guest(api: HttpApi, fuga: Fu
     ]
 
 
-def test_a_volume_is_found_by_name_and_by_parts_of_its_id(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_a_volume_is_found_by_name_and_by_parts_of_its_id(api: HttpApi, fuga: Fuga) -> None:
     api.on_list("/v1/volumes", a_volume(), a_volume(id=VM_ID, name="beef", tenant="b"))
 
     for typed in ("data", VOLUME_ID, "0000beef"):
@@ -131,7 +128,7 @@ def test_a_volume_is_found_by_name_and_by_parts_of_its_id(api: HttpApi, fuga: Fu
         assert (ended.status, "no volume with name or id" in ended.err) == (2, True)
 
 
-def test_names_are_looked_up_within_the_tenant(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_names_are_looked_up_within_the_tenant(api: HttpApi, fuga: Fuga) -> None:
     ended = fuga("volume", "attach", "data", "web-1", "--tenant", "a")
 
     assert ended.status == 0
@@ -140,7 +137,7 @@ def test_names_are_looked_up_within_the_tenant(api: HttpApi, fuga: Fuga) -> None
     assert api.calls("POST", f"{PATH}/attach")[0].body == {"vm": VM_ID}
 
 
-def test_a_request_has_no_volumes(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_a_request_has_no_volumes(api: HttpApi, fuga: Fuga) -> None:
     ended = fuga("volume", "attach", "data", "web")
 
     assert ended.status == 2
@@ -151,7 +148,7 @@ def test_a_request_has_no_volumes(api: HttpApi, fuga: Fuga) -> None:  # noqa: F8
 # ---- --wait ---------------------------------------------------------------------------
 
 
-def test_wait_ends_when_the_volume_is_attached(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_wait_ends_when_the_volume_is_attached(api: HttpApi, fuga: Fuga) -> None:
     api.on("GET", PATH, with_vm("creating"), with_vm("attaching"), with_vm("attached"))
 
     ended = fuga("volume", "attach", "data", "web-1", "--wait")
@@ -163,9 +160,7 @@ def test_wait_ends_when_the_volume_is_attached(api: HttpApi, fuga: Fuga) -> None
 
 @pytest.mark.parametrize("state", ["available", "unplaced"])
 def test_wait_for_an_attachment_that_is_given_up_says_why(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
-    state: str,
+    api: HttpApi, fuga: Fuga, state: str
 ) -> None:
     api.on("GET", PATH, with_vm("attaching"), a_volume(state=state, last_error="no slot is free"))
 
@@ -176,8 +171,7 @@ def test_wait_for_an_attachment_that_is_given_up_says_why(
 
 
 def test_wait_for_a_detachment_that_the_guest_does_not_answer_says_why(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
+    api: HttpApi, fuga: Fuga
 ) -> None:
     kept = with_vm("attached", last_error="the guest did not release the disk")
     api.on("GET", PATH, with_vm("detaching"), with_vm("attaching"), kept)
@@ -188,7 +182,7 @@ def test_wait_for_a_detachment_that_the_guest_does_not_answer_says_why(
     assert "volume data is attached: the guest did not release the disk" in ended.err
 
 
-def test_wait_for_a_detachment_and_a_removal(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_wait_for_a_detachment_and_a_removal(api: HttpApi, fuga: Fuga) -> None:
     api.on("GET", PATH, with_vm("detaching"), a_volume(state="available", host="host-1"))
     assert fuga("volume", "detach", "data", "--wait").status == 0
 
@@ -198,8 +192,7 @@ def test_wait_for_a_detachment_and_a_removal(api: HttpApi, fuga: Fuga) -> None: 
 
 
 def test_wait_ends_at_its_timeout_and_says_that_the_change_continues(
-    api: HttpApi,  # noqa: F811
-    fuga: Fuga,  # noqa: F811
+    api: HttpApi, fuga: Fuga
 ) -> None:
     api.on("GET", PATH, with_vm("attaching", last_error="host-1 does not answer"))
 
@@ -213,7 +206,7 @@ def test_wait_ends_at_its_timeout_and_says_that_the_change_continues(
 # ---- deleting VMs ---------------------------------------------------------------------
 
 
-def test_rm_says_which_volumes_stay(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_rm_says_which_volumes_stay(api: HttpApi, fuga: Fuga) -> None:
     volumes = [with_vm("attached", name=name) for name in ("data", "logs")]
     api.on_list("/v1/volumes", *volumes, a_volume(name="spare"))
     api.on("DELETE", f"/v1/vms/{VM_ID}", a_vm(desired="deleted"), status=202)
@@ -225,7 +218,7 @@ def test_rm_says_which_volumes_stay(api: HttpApi, fuga: Fuga) -> None:  # noqa: 
     assert "1 VMs are being removed; volumes data and logs stay\n" in fuga("rm", "web").out
 
 
-def test_rm_of_vms_without_volumes_says_nothing_of_them(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_rm_of_vms_without_volumes_says_nothing_of_them(api: HttpApi, fuga: Fuga) -> None:
     api.on("DELETE", f"/v1/vms/{VM_ID}", a_vm(desired="deleted"), status=202)
 
     assert "volume" not in fuga("rm", "web-1").out
@@ -260,7 +253,7 @@ def test_a_list_lines_up_at_80_columns_with_what_matters() -> None:
     ] * 2
 
 
-def test_a_list_has_a_column_of_errors_where_there_are_some(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_a_list_has_a_column_of_errors_where_there_are_some(api: HttpApi, fuga: Fuga) -> None:
     assert "last error" not in fuga("volume", "list").out
     waits = with_vm("detaching", trouble="its host does not answer", last_error="timeout")
     api.on_list("/v1/volumes", waits, a_volume(name="logs", last_error="no space"))
@@ -273,7 +266,7 @@ def test_a_list_has_a_column_of_errors_where_there_are_some(api: HttpApi, fuga: 
     assert "its host does not answer\nlast error: timeout\n" in fuga("volume", "show", "data").out
 
 
-def test_a_tenant_without_volumes_reads_how_to_create_one(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
+def test_a_tenant_without_volumes_reads_how_to_create_one(api: HttpApi, fuga: Fuga) -> None:
     api.on_list("/v1/volumes")
 
     assert "fuga volume create data --size 100GiB" in fuga("volume", "list").out

@@ -44,12 +44,12 @@ def test_no_move_begins_to_a_host_that_takes_no_vms_by_now(
     world: MovingWorld, event: HostAdminEvent, told: str
 ) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
     world.registry.hosts.change_admin("h2", event, actor=ACTOR)
 
     world.sweep()
 
-    ended = world.get(asked)
+    ended = world.get(move)
     assert (ended.state, ended.last_error) == ("failed", f"host h2 is {told}")
     world.assert_settled(vm, "h1")
     world.registry.hosts.change_admin("h2", HostAdminEvent.RETIRE, actor=ACTOR)
@@ -57,7 +57,7 @@ def test_no_move_begins_to_a_host_that_takes_no_vms_by_now(
 
 def test_a_host_that_closes_holds_nothing_for_moves_that_cannot_begin(world: MovingWorld) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
     world.registry.hosts.record_miss(
         world.registry.hosts.get("h1").id, "no answer", unreachable_after=1, down_after=9
     )
@@ -65,18 +65,18 @@ def test_a_host_that_closes_holds_nothing_for_moves_that_cannot_begin(world: Mov
 
     world.sweep()
 
-    assert world.get(asked).state == "failed"
+    assert world.get(move).state == "failed"
     assert world.committed()["h2"] == 0
 
 
 def test_no_move_begins_to_a_host_that_lost_its_room_meanwhile(world: MovingWorld) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
     world.registry.hosts.update("h2", overrides={"memory_mib": 1024}, actor=ACTOR)
 
-    assert world.move(asked) is TaskOutcome.NOT_OURS
+    assert world.move(move) is TaskOutcome.NOT_OURS
 
-    assert world.get(asked).last_error == "host h2 offers less memory_mib than it holds by now"
+    assert world.get(move).last_error == "host h2 offers less memory_mib than it holds by now"
     world.assert_settled(vm, "h1")
 
 
@@ -106,20 +106,20 @@ def test_no_move_begins_to_a_host_whose_labels_its_request_does_not_allow_by_now
     for name in ("h1", "h2"):
         world.registry.hosts.update(name, labels=labels, actor=ACTOR)
     vm = world.running(**asked_of_it)
-    asked = world.ask(vm)
+    move = world.ask(vm)
     world.registry.hosts.update("h2", labels=changed, actor=ACTOR)
 
-    assert_refused(world, vm, asked, "its request may not use host h2")
+    assert_refused(world, vm, move, "its request may not use host h2")
     world.assert_settled(vm, "h1")
 
 
 def test_no_move_begins_to_a_host_that_lost_its_network_meanwhile(world: MovingWorld) -> None:
     world.registry.networks.add("lan", hosts={"h1": LAN, "h2": LAN}, actor=ACTOR)
     vm = world.running(network="lan")
-    asked = world.ask(vm)
+    move = world.ask(vm)
     world.registry.networks.change("lan", hosts={"h2": None}, actor=ACTOR)
 
-    assert_refused(world, vm, asked, "host h2 does not have its network")
+    assert_refused(world, vm, move, "host h2 does not have its network")
 
 
 def test_no_move_begins_away_from_a_vm_that_was_to_follow_and_stays(
@@ -152,10 +152,10 @@ def test_no_move_begins_that_leaves_a_zone_with_more_than_its_part(world: Moving
         assert builds.build_vm(key, world.worker()) is TaskOutcome.DONE
     items = world.registry.vms.list().items
     vm = next(each for each in items if each.host == "h1")
-    asked = world.ask(vm)
+    move = world.ask(vm)
     world.registry.hosts.update("h2", labels=["zone=c"], actor=ACTOR)
 
-    assert_refused(world, vm, asked, "its group or its spread forbids host h2")
+    assert_refused(world, vm, move, "its group or its spread forbids host h2")
 
 
 @pytest.mark.parametrize("rules", [APART, BESIDE, Rules(spread="zone")])
@@ -178,7 +178,7 @@ def where_a_round_sees(world: MovingWorld, rules: Rules) -> set[str]:
 
 def test_who_is_to_be_beside_a_vm_that_moves_goes_to_where_it_will_be(world: MovingWorld) -> None:
     vm = world.running("h1", rules=BESIDE)
-    asked = world.ask(vm, "h2")
+    move = world.ask(vm, "h2")
     request = add_request(world.registry, rules=BESIDE)
 
     at_old = place(world.registry, request, world.registry.hosts.get("h1"))
@@ -186,7 +186,7 @@ def test_who_is_to_be_beside_a_vm_that_moves_goes_to_where_it_will_be(world: Mov
 
     assert (at_old.assignment_ids, len(at_new.assignment_ids)) == ((), 1)
     assert where_a_round_sees(world, BESIDE) == {"h2"}
-    assert world.move(asked) is TaskOutcome.DONE
+    assert world.move(move) is TaskOutcome.DONE
     assert world.vm(vm).host == "h2"
 
 
@@ -241,7 +241,7 @@ def test_a_plan_goes_on_without_a_move_that_its_destination_refuses(
 
 def test_a_move_under_way_to_a_host_that_closes_arrives(world: MovingWorld) -> None:
     vm = world.running()
-    asked = world.ask(vm)
+    move = world.ask(vm)
 
     def close() -> None:
         world.registry.hosts.change_admin("h2", HostAdminEvent.DRAIN, actor=ACTOR)
@@ -249,7 +249,7 @@ def test_a_move_under_way_to_a_host_that_closes_arrives(world: MovingWorld) -> N
 
     world.movers.during = close
 
-    assert world.move(asked) is TaskOutcome.DONE
+    assert world.move(move) is TaskOutcome.DONE
     world.assert_settled(vm, "h2")
 
 
@@ -260,7 +260,7 @@ def test_moves_of_a_cancelled_plan_end_though_their_host_is_silent(
     plan = evacuate(world, "h1", approve=True)
     centre.advance()
     centre.advance()
-    [asked] = world.registry.moves.list().items
+    [requested] = world.registry.moves.list().items
     world.registry.hosts.record_miss(
         world.registry.hosts.get("h1").id, "no answer", unreachable_after=1, down_after=9
     )
@@ -268,7 +268,7 @@ def test_moves_of_a_cancelled_plan_end_though_their_host_is_silent(
     world.registry.plans.cancel(plan.id, actor="boss")
     world.sweep()
 
-    assert world.get(asked).state == "cancelled"
+    assert world.get(requested).state == "cancelled"
     assert [world.committed()[name] for name in ("h2", "h3")] == [0, 0]
     world.report("h1")
     world.assert_settled(vm, "h1")
