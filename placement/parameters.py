@@ -26,6 +26,17 @@ def read_parameters(readers: Mapping[str, Reader], given: Mapping[str, Any]) -> 
     return {name: readers[name](name, value) for name, value in given.items()}
 
 
+def are_names(value: Any) -> bool:
+    """Return whether a value is a list of different names, at least one."""
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and len(value) > 0
+        and all(isinstance(each, str) for each in value)
+        and len(set(value)) == len(value)
+    )
+
+
 def predicate_reader(allowed: str, is_allowed: Callable[[Any], bool]) -> Reader:
     """Return a reader of parameters that a predicate accepts; ``allowed`` describes them."""
 

@@ -90,3 +90,13 @@ def assert_fits(problem: DivisibleProblem, division: Division) -> None:
     assert (taken <= room * (1 + 1e-9)).all()
     if not division.pooled:
         assert not tasks[~problem.eligible].any()
+
+
+def the_four_classes_of_psdsf():
+    """Khamse-Ashari et al., PS-DSF, 2016: classes A to D; tenants 3 and 4 only on C and D."""
+    return a_divisible_problem(
+        [(8, 8), (34, 34), (16.5, 8.25), (5.5, 8.25)],
+        [(0.1, 0.1), (0.1, 0.2), (0.2, 0.1), (0.2, 0.3)],
+        weight=[2, 2, 1, 1],
+        eligible=[(1, 1, 1, 1), (1, 1, 1, 1), (0, 0, 1, 1), (0, 0, 1, 1)],
+    )

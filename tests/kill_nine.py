@@ -55,6 +55,7 @@ class Accepted:
 
 
 def virsh(uri: str, *words: str) -> list[str]:
+    """Ask the host around all of our code."""
     done = subprocess.run(
         ["virsh", "-q", "-c", uri, *words], capture_output=True, text=True, timeout=60, check=True
     )

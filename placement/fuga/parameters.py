@@ -10,6 +10,7 @@ from placement.errors import ParameterError
 from placement.fuga.ranking_resources import Ranking
 from placement.parameters import (
     Reader,
+    are_names,
     choice_reader,
     fraction_reader,
     integer_reader,
@@ -52,23 +53,12 @@ class FugaParameters:
     steps: int = 0  #: most moves reported in the answer; they do not change it
 
 
-def _are_names(value: Any) -> bool:
-    """Return whether a value is a list of different names, at least one."""
-    return (
-        isinstance(value, Sequence)
-        and not isinstance(value, str)
-        and len(value) > 0
-        and all(isinstance(each, str) for each in value)
-        and len(set(value)) == len(value)
-    )
-
-
 def _read_ranking(name: str, value: Any) -> Ranking:
     """Check the parameter ``ranking``: "auto", or names of resources."""
     if value == "auto":
         return "auto"
     return tuple(
-        predicate_reader("auto, or a list of different names of resources", _are_names)(name, value)
+        predicate_reader("auto, or a list of different names of resources", are_names)(name, value)
     )
 
 

@@ -5,22 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.divisible import a_divisible_problem, assert_fits, divided, levels, the_google_problem
+from tests.divisible import (
+    a_divisible_problem,
+    assert_fits,
+    divided,
+    levels,
+    the_four_classes_of_psdsf,
+    the_google_problem,
+)
 
 
 def the_two_servers_of_drfh():
     """Wang, Li, Liang, INFOCOM 2014, Fig. 1: servers and demands."""
     return a_divisible_problem([(2, 12), (12, 2)], [(0.2, 1), (1, 0.2)])
-
-
-def the_four_classes_of_psdsf():
-    """Khamse-Ashari et al., PS-DSF, 2016: classes A to D; tenants 3 and 4 only on C and D."""
-    return a_divisible_problem(
-        [(8, 8), (34, 34), (16.5, 8.25), (5.5, 8.25)],
-        [(0.1, 0.1), (0.1, 0.2), (0.2, 0.1), (0.2, 0.3)],
-        weight=[2, 2, 1, 1],
-        eligible=[(1, 1, 1, 1), (1, 1, 1, 1), (0, 0, 1, 1), (0, 0, 1, 1)],
-    )
 
 
 def test_drf_gives_three_and_two_tasks():

@@ -11,7 +11,7 @@ from placement.catalog.names import mechanism_by_name
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.sweeps import ScheduledStep, distributed_steps
 from placement.mechanisms.tasks_alone import tasks_alone
-from tests.divisible import a_divisible_problem, assert_fits
+from tests.divisible import a_divisible_problem, assert_fits, the_four_classes_of_psdsf
 
 STEPS = pytest.mark.parametrize("procedure", ["water_filling", "published"])
 PROCEDURES = pytest.mark.parametrize("procedure", ["water_filling", "published", "distributed"])
@@ -23,18 +23,8 @@ def psdsf(problem, **parameters):
     return division
 
 
-def the_four_classes():
-    """Classes A to D; users 3 and 4 run on C and D only."""
-    return a_divisible_problem(
-        [(8, 8), (34, 34), (16.5, 8.25), (5.5, 8.25)],
-        [(0.1, 0.1), (0.1, 0.2), (0.2, 0.1), (0.2, 0.3)],
-        weight=[2, 2, 1, 1],
-        eligible=[(1, 1, 1, 1), (1, 1, 1, 1), (0, 0, 1, 1), (0, 0, 1, 1)],
-    )
-
-
 def without_user_4():
-    problem = the_four_classes()
+    problem = the_four_classes_of_psdsf()
     return replace(problem, eligible=problem.eligible & np.array([[1], [1], [1], [0]], dtype=bool))
 
 
@@ -67,7 +57,7 @@ def test_four_users_two_of_them_on_one_server_only(procedure):
 
 
 def test_gamma_is_what_a_user_could_run_with_a_class_to_itself():
-    assert tasks_alone(the_four_classes()) == pytest.approx(
+    assert tasks_alone(the_four_classes_of_psdsf()) == pytest.approx(
         np.array(
             [(80, 340, 82.5, 55), (40, 170, 41.25, 41.25), (0, 0, 82.5, 27.5), (0, 0, 27.5, 27.5)]
         )
@@ -76,7 +66,7 @@ def test_gamma_is_what_a_user_could_run_with_a_class_to_itself():
 
 @PROCEDURES
 def test_four_classes_and_four_users(procedure):
-    division = psdsf(the_four_classes(), procedure=procedure)
+    division = psdsf(the_four_classes_of_psdsf(), procedure=procedure)
 
     expected = [(40, 170, 0, 0), (20, 85, 0, 0), (0, 0, 82.5, 0), (0, 0, 0, 27.5)]
     assert division.tasks == pytest.approx(np.array(expected), abs=1e-6)
@@ -100,7 +90,7 @@ def test_when_user_4_is_inactive_user_2_takes_its_class(procedure):
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
 def test_over_300_seconds_servers_settle_within_three(procedure, order):
     """One step of each server per second, user 4 inactive from 100 to 250 (derived)."""
-    problem = the_four_classes()
+    problem = the_four_classes_of_psdsf()
     everybody, three = np.ones(4, dtype=bool), np.array([True, True, True, False])
     schedule = [
         ScheduledStep(server, three if 100 < second < 250 else everybody)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.cli.site.quotas import tenant_of_token
+from controller.cli.site.quotas import OwnTenantArgument, tenant_of_token
 from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
@@ -38,12 +38,7 @@ def list_budgets(session: Session) -> None:
 
 @app.command("show")
 @pass_session
-def show_budget(
-    session: Session,
-    tenant: Annotated[
-        str | None, typer.Argument(metavar="[TENANT]", help="Tenant or group (default: your own)")
-    ] = None,
-) -> None:
+def show_budget(session: Session, tenant: OwnTenantArgument = None) -> None:
     """Show budgets and their use in this month, with those of the groups above."""
     name = tenant or tenant_of_token(session)
     _print_budget(session, session.api.get(f"tenants/{name}/budget"))

@@ -32,6 +32,19 @@ _MAX_COMPARED: Final = 3  #: hosts whose processors are read
 _FIELDS: Final = ("uri", "credential", "ssh_host_keys", "domain_type", "pool", "network")
 _STARTING_S: Final = 120.0  #: for imports, on a busy machine
 
+CredentialOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="TLS or SSH credential: a folder below FUGA_HOST_CREDENTIALS"
+    ),
+]
+HostKeyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY", help="Accepted SSH host key, such as 'ssh-ed25519 AAAA…'; repeatable"
+    ),
+]
+
 
 @pass_session
 def check(
@@ -50,18 +63,8 @@ def check(
         Path | None,
         typer.Option("--file", metavar="FILE", help="File of hosts, as for `fuga up --hosts`"),
     ] = None,
-    credential: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="TLS or SSH credential: a folder below FUGA_HOST_CREDENTIALS"
-        ),
-    ] = None,
-    ssh_host_key: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY", help="Accepted SSH host key, such as 'ssh-ed25519 AAAA…'; repeatable"
-        ),
-    ] = None,
+    credential: CredentialOption = None,
+    ssh_host_key: HostKeyOption = None,
     domain_type: Annotated[
         str | None, typer.Option(help="kvm (default) or qemu (emulated)")
     ] = None,

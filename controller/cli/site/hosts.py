@@ -9,7 +9,7 @@ import typer
 
 from controller.cli.site.host_admin_state import activate, drain, fence, maintenance, remove
 from controller.cli.site.host_changes import NameArgument, host_change_body, print_warnings
-from controller.cli.site.host_check import check
+from controller.cli.site.host_check import CredentialOption, HostKeyOption, check
 from controller.cli.site.host_views import list_hosts, show_host
 from controller.session.host_texts import health_text
 from controller.session.session import Session, pass_session
@@ -19,17 +19,19 @@ from controller.terminal.pairs import unique_pairs
 
 app = typer.Typer(name="host", no_args_is_help=True, help="Hosts that VMs run on (operators).")
 
-CredentialOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", help="TLS or SSH credential: a folder below FUGA_HOST_CREDENTIALS"
-    ),
-]
-HostKeyOption = Annotated[
+OverrideOption = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="KEY", help="Accepted SSH host key, such as 'ssh-ed25519 AAAA…'; repeatable"
+        metavar="RESOURCE=AMOUNT", help="Capacity to use instead of the detected one; repeatable"
     ),
+]
+ReserveOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="RESOURCE=AMOUNT", help="Amount reserved for the host itself; repeatable"),
+]
+RatioOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="RESOURCE=RATIO", help="Over-commit ratio, such as vcpus=4; repeatable"),
 ]
 
 
@@ -77,25 +79,9 @@ def add(
     credential: CredentialOption = None,
     ssh_host_key: HostKeyOption = None,
     label: Annotated[list[str] | None, typer.Option(help="Host label; repeatable")] = None,
-    override: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RESOURCE=AMOUNT",
-            help="Capacity to use instead of the detected one; repeatable",
-        ),
-    ] = None,
-    reserve: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RESOURCE=AMOUNT", help="Amount reserved for the host itself; repeatable"
-        ),
-    ] = None,
-    ratio: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RESOURCE=RATIO", help="Over-commit ratio, such as vcpus=4; repeatable"
-        ),
-    ] = None,
+    override: OverrideOption = None,
+    reserve: ReserveOption = None,
+    ratio: RatioOption = None,
     domain_type: Annotated[str, typer.Option(help="kvm or qemu (emulated)")] = "kvm",
     pool: Annotated[str, typer.Option(help="Storage pool for VM volumes")] = "default",
     network: Annotated[str, typer.Option(help="Default network of VMs on this host")] = "default",
@@ -151,31 +137,15 @@ def set_(
         str | None,
         typer.Option(metavar="URI", help="Another address of the same machine; its VMs stay"),
     ] = None,
-    override: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RESOURCE=AMOUNT",
-            help="Capacity to use instead of the detected one; repeatable",
-        ),
-    ] = None,
+    override: OverrideOption = None,
     detected: Annotated[
         list[str] | None,
         typer.Option(
             metavar="RESOURCE", help="Remove the override, use the detected amount; repeatable"
         ),
     ] = None,
-    reserve: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RESOURCE=AMOUNT", help="Amount reserved for the host itself; repeatable"
-        ),
-    ] = None,
-    ratio: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RESOURCE=RATIO", help="Over-commit ratio, such as vcpus=4; repeatable"
-        ),
-    ] = None,
+    reserve: ReserveOption = None,
+    ratio: RatioOption = None,
     label_ratio: Annotated[
         list[str] | None,
         typer.Option(

@@ -15,17 +15,15 @@ from controller.terminal.pairs import unique_pairs
 
 app = typer.Typer(name="quota", no_args_is_help=True, help="Limits of tenants and groups.")
 
+OwnTenantArgument = Annotated[
+    str | None, typer.Argument(metavar="[TENANT]", help="Tenant or group (default: your own)")
+]
 NONE = "none"  #: what a command line writes for no limit
 
 
 @app.command("show")
 @pass_session
-def show_quota(
-    session: Session,
-    tenant: Annotated[
-        str | None, typer.Argument(metavar="[TENANT]", help="Tenant or group (default: your own)")
-    ] = None,
-) -> None:
+def show_quota(session: Session, tenant: OwnTenantArgument = None) -> None:
     """Show limits and usage, including those of the groups above."""
     name = tenant or tenant_of_token(session)
     _print_quota(session, session.api.get(f"tenants/{name}/quota"))

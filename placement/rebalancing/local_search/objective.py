@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from placement.model.arrays import IntArray
 from placement.model.snapshot import Snapshot
 from placement.parameters import (
     Reader,
+    are_names,
     integer_reader,
     nullable_reader,
     number_reader,
@@ -86,22 +87,9 @@ class MoveObjective:
         return {**dataclasses.asdict(self), "ranking": ranking}
 
 
-def _are_names(value: Any) -> bool:
-    """Return whether a value is a list of different names, at least one."""
-    return (
-        isinstance(value, Sequence)
-        and not isinstance(value, str)
-        and len(value) > 0
-        and all(isinstance(each, str) for each in value)
-        and len(set(value)) == len(value)
-    )
-
-
 def _read_ranking(name: str, value: Any) -> tuple[str, ...]:
     """Check the parameter ``ranking``: names of the resources that count."""
-    return tuple(
-        predicate_reader("a list of different names of resources", _are_names)(name, value)
-    )
+    return tuple(predicate_reader("a list of different names of resources", are_names)(name, value))
 
 
 _READERS: Final[Mapping[str, Reader]] = {

@@ -27,6 +27,7 @@ from registry.hosts import NewHost, UriPolicy
 from registry.images import ImageStore, NewImage
 from registry.requests import Vm
 from service.settings import SharedSettings, celery_config
+from tests.kill_nine import virsh
 from tests.raw_sql import raw_sql
 from tests.register import add_request, add_tenant, add_vm_type, place
 
@@ -236,14 +237,6 @@ def open_site(folder: Path, *, backup: Path | None = None) -> Iterator[Site]:
         raise
     finally:
         site.close()
-
-
-def virsh(uri: str, *words: str) -> list[str]:
-    """Ask the host around all of our code."""
-    done = subprocess.run(
-        ["virsh", "-q", "-c", uri, *words], capture_output=True, text=True, timeout=60, check=True
-    )
-    return [line.strip() for line in done.stdout.splitlines() if line.strip()]
 
 
 def domain_states(uri: str) -> Mapping[str, str]:

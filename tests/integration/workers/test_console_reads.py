@@ -9,7 +9,7 @@ import pytest
 from controller.errors import ConsoleUnreadError
 from controller.queries.consoles import read_console
 from hypervisor import HostUnreachableError
-from registry import ConflictError, NotFoundError, Registry
+from registry import ConflictError, NotFoundError
 from registry.consoles import ConsoleAnswer
 from tests.integration.workers.world import World
 from tests.raw_sql import RawSql
@@ -49,15 +49,9 @@ class Clock:
 
 
 @pytest.fixture
-def world(register: Registry) -> World:
-    return World(register)
-
-
-@pytest.fixture
 def vm_id(world: World) -> UUID:
     """A VM that runs, and has written a little."""
-    assignment_id = world.request()
-    world.build(assignment_id)
+    assignment_id = world.built()
     vm = world.vm_of(assignment_id).id
     world.host.consoles[str(vm)] = b"one\ntwo\n"
     return vm

@@ -12,14 +12,7 @@ import pytest
 
 from controller.queries.consoles import wait_for_output
 from hypervisor import HostUnreachableError
-from registry import (
-    ClaimLostError,
-    ConflictError,
-    ConsoleState,
-    InvalidError,
-    NotFoundError,
-    Registry,
-)
+from registry import ClaimLostError, ConflictError, ConsoleState, InvalidError, NotFoundError
 from registry.consoles import MAX_TYPED_BYTES, ConsoleOutput
 from tests.integration.workers.world import OneHost, World, eventually
 from tests.raw_sql import RawSql
@@ -51,14 +44,8 @@ class NoOne:
 
 
 @pytest.fixture
-def world(register: Registry) -> World:
-    return World(register)
-
-
-@pytest.fixture
 def vm_id(world: World) -> UUID:
-    assignment_id = world.request()
-    world.build(assignment_id)
+    assignment_id = world.built()
     return world.vm_of(assignment_id).id
 
 

@@ -47,11 +47,6 @@ CHECKPOINTS = [
 pytestmark = pytest.mark.sampled(4)
 
 
-@pytest.fixture
-def world(register: Registry) -> World:
-    return World(register)
-
-
 # --- nothing crosses ------------------------------------------------------------------
 
 
