@@ -167,8 +167,7 @@ def test_a_browser_types_on_a_real_guests_console(fuga):
     known = fuga.credentials()
 
     with a_browser() as browser, a_tab(browser, known["url"]) as tab:
-        tab.log_in(known["tenants"]["a"])
-        tab.go(f"#/vms/{vm['id']}", "typed-1")
+        tab.log_in(known["tenants"]["a"], f"#/vms/{vm['id']}", "typed-1")
         tab.page.get_by_role("button", name="Open the console").press("Enter")
         screen = tab.page.locator(".xterm-accessibility-tree")
         screen.get_by_text("[fuga: attached]").wait_for()

@@ -34,10 +34,13 @@ class Tab:
     asked: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
-    def log_in(self, token: str) -> None:
+    def log_in(self, token: str, *view: str) -> None:
+        """Log in; go to a view, given its address and heading."""
         self.page.get_by_label("Token").fill(token)
         self.page.get_by_role("button", name="Log in").click()
         self.page.get_by_role("navigation", name="Views").wait_for()
+        if view:
+            self.go(*view)
 
     def go(self, where: str, heading: str) -> None:
         self.page.evaluate("where => { location.hash = where; }", where)

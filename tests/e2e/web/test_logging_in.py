@@ -73,8 +73,7 @@ def test_a_link_logs_in_once_and_leaves_nothing_in_address_history_or_lasting_st
 def test_a_link_that_is_opened_in_a_tab_with_the_page_asks_and_takes_it_over(
     tab: Tab, register: Registry, token_of_a: str
 ) -> None:
-    tab.log_in(token_of_a)
-    tab.go("#/vms", "VMs")
+    tab.log_in(token_of_a, "#/vms", "VMs")
     code = a_code(register, a_token(register, None, "ops"))
     requested: list[str] = []
 

@@ -471,8 +471,7 @@ def test_a_tenant_goes_into_a_group_by_a_finger(browser: Browser, site: Site) ->
     size = {"width": 390, "height": 1800}  # all three rows, which are cards here
     with a_tab(browser, site.url, viewport=size, has_touch=True) as tab:
         page = tab.page
-        tab.log_in(site.operator)
-        tab.go("#/tenants", "Tenants")
+        tab.log_in(site.operator, "#/tenants", "Tenants")
         tree = page.get_by_role("region", name="Tree of tenants")
         group = tree.locator("tr[data-drag=lab]")
         group.wait_for()

@@ -51,8 +51,7 @@ MARKUP = '<img src=x onerror="window.ran=1"><script>window.ran=1</script>'
 def test_a_token_shows_what_is_the_tenants_and_is_kept_in_the_tab_alone(
     tab: Tab, token_of_a: str
 ) -> None:
-    tab.log_in(token_of_a)
-    tab.go("#/vms", "VMs")
+    tab.log_in(token_of_a, "#/vms", "VMs")
     tab.page.get_by_role("link", name="web-1").click()
     tab.page.get_by_role("heading", level=1, name="web-1").wait_for()
     tab.page.get_by_text("in the game of round 1").wait_for()
@@ -72,8 +71,7 @@ def test_a_token_shows_what_is_the_tenants_and_is_kept_in_the_tab_alone(
 def test_a_request_is_made_while_the_api_goes_away_and_nothing_typed_is_lost(
     tab: Tab, token_of_a: str, register: Registry
 ) -> None:
-    tab.log_in(token_of_a)
-    tab.go("#/ask", "Request VMs")
+    tab.log_in(token_of_a, "#/ask", "Request VMs")
     tab.page.get_by_label("How many").fill("2")
     tab.page.get_by_label("Name").fill("late")
     tab.page.get_by_text(re.compile("fits? now|fit; the others")).first.wait_for()
@@ -93,8 +91,7 @@ def test_a_request_is_made_while_the_api_goes_away_and_nothing_typed_is_lost(
 def test_an_elastic_request_is_made_with_a_range_and_scaled(
     tab: Tab, token_of_a: str, register: Registry
 ) -> None:
-    tab.log_in(token_of_a)
-    tab.go("#/ask", "Request VMs")
+    tab.log_in(token_of_a, "#/ask", "Request VMs")
     tab.page.get_by_label("How many").fill("2")
     tab.page.get_by_label("At most").fill("5")
     tab.page.get_by_label("Name").fill("sweep")
@@ -120,8 +117,7 @@ def test_an_elastic_request_is_made_with_a_range_and_scaled(
 def test_a_token_that_ends_is_asked_for_over_the_form_that_waits(
     tab: Tab, token_of_a: str, register: Registry
 ) -> None:
-    tab.log_in(token_of_a)
-    tab.go("#/ask", "Request VMs")
+    tab.log_in(token_of_a, "#/ask", "Request VMs")
     tab.page.get_by_label("Name").fill("kept")
     (token,) = (each for each in register.tokens.list().items if each.tenant == "a")
     register.tokens.revoke(token.id, actor="test")
@@ -138,8 +134,7 @@ def test_a_token_that_ends_is_asked_for_over_the_form_that_waits(
 def test_vms_are_chosen_and_deleted_by_keyboard_after_a_question(
     tab: Tab, token_of_a: str, register: Registry
 ) -> None:
-    tab.log_in(token_of_a)
-    tab.go("#/vms", "VMs")
+    tab.log_in(token_of_a, "#/vms", "VMs")
     tab.page.get_by_role("searchbox").fill("web-1")
     tab.page.get_by_role("checkbox", name="Choose web-1").press("Space")
     tab.page.get_by_role("button", name="Delete").press("Enter")
@@ -161,8 +156,7 @@ def test_a_read_only_token_sees_and_is_offered_nothing_to_change(
     tab: Tab, register: Registry
 ) -> None:
     _, secret = register.tokens.create("tenant", "a", "eyes", actor="test", read_only=True)
-    tab.log_in(secret)
-    tab.go("#/vms", "VMs")
+    tab.log_in(secret, "#/vms", "VMs")
     tab.page.get_by_role("link", name="web-1").click()
     tab.page.get_by_role("heading", level=1, name="web-1").wait_for()
 

@@ -27,8 +27,7 @@ MAX_MS = 3_000
 def test_a_key_is_added_and_deleted_and_its_form_keeps_what_was_refused(
     tab: Tab, token_of_a: str, register: Registry
 ) -> None:
-    tab.log_in(token_of_a)
-    tab.go("#/keys", "SSH keys")
+    tab.log_in(token_of_a, "#/keys", "SSH keys")
     tab.page.get_by_text("Add a key").first.click()
     tab.page.get_by_role("textbox", name="Name").fill("laptop")
     tab.page.get_by_role("textbox", name="Public key").fill("no key")
@@ -51,8 +50,7 @@ def test_a_key_is_added_and_deleted_and_its_form_keeps_what_was_refused(
 def test_many_vms_are_labelled_at_once_with_the_command_and_the_call_shown(
     tab: Tab, token_of_a: str, register: Registry
 ) -> None:
-    tab.log_in(token_of_a)
-    tab.go("#/vms", "VMs")
+    tab.log_in(token_of_a, "#/vms", "VMs")
     tab.page.get_by_role("searchbox").fill("batch")
     tab.page.get_by_role("checkbox", name="Choose all that are shown").check()
     tab.page.get_by_role("button", name=re.compile(r"^Label \d")).click()
@@ -73,8 +71,7 @@ def test_many_vms_are_labelled_at_once_with_the_command_and_the_call_shown(
 def test_spot_vms_are_requested_and_their_end_is_told(
     tab: Tab, token_of_a: str, register: Registry
 ) -> None:
-    tab.log_in(token_of_a)
-    tab.go("#/ask", "Request VMs")
+    tab.log_in(token_of_a, "#/ask", "Request VMs")
     tab.page.get_by_label("Name").fill("sweep")
     tab.page.get_by_label("Spot VMs").check()
     tab.page.get_by_text("fuga request small -n 1 --spot --name sweep").wait_for()
@@ -104,8 +101,7 @@ def test_words_do_not_find_a_row_by_what_it_does_not_show(
     tab: Tab, token_of_a: str, register: Registry
 ) -> None:
     (vm,) = register.vms.list(name="web-1").items
-    tab.log_in(token_of_a)
-    tab.go("#/vms", "VMs")
+    tab.log_in(token_of_a, "#/vms", "VMs")
     tab.page.get_by_role("link", name="web-1").wait_for()
 
     tab.page.get_by_role("searchbox").fill(str(int(vm.created_at.timestamp() * 1000))[:6])
@@ -118,8 +114,7 @@ def test_vms_that_are_gone_are_listed_with_their_ids(
 ) -> None:
     vm = next(each for each in register.vms.list(tenant="a", limit=500).items if not each.host)
     register.vms.delete(vm.id, actor="tenant:a")
-    tab.log_in(token_of_a)
-    tab.go("#/vms", "VMs")
+    tab.log_in(token_of_a, "#/vms", "VMs")
 
     tab.page.get_by_role("link", name="Show those that are gone").click()
 
@@ -138,8 +133,7 @@ def test_an_operator_uploads_an_image_from_a_file(
     store = ImageStore(tmp_path / "images", max_bytes=1 << 24)
     operator = a_token(register, None)
     with served(create_app(register, image_store=store)) as own, a_tab(browser, own) as tab:
-        tab.log_in(operator)
-        tab.go("#/images", "Images")
+        tab.log_in(operator, "#/images", "Images")
         tab.page.get_by_text("Upload a file").first.click()
         form = tab.page.locator("form", has=tab.page.get_by_label("File"))
         form.get_by_role("textbox", name="Name").fill("small")
@@ -156,8 +150,7 @@ def test_an_operator_uploads_an_image_from_a_file(
 def test_what_others_do_is_shown_by_one_stream_and_by_polling_where_it_is_refused(
     tab: Tab, token_of_a: str, register: Registry
 ) -> None:
-    tab.log_in(token_of_a)
-    tab.go("#/requests", "Requests")
+    tab.log_in(token_of_a, "#/requests", "Requests")
     add_request(register, name="by-stream")
     tab.page.get_by_role("link", name="by-stream").wait_for()
     requested = [each for each in tab.asked if "/v1/events" in each]

@@ -18,8 +18,7 @@ def test_room_is_reserved_drawn_on_and_given_back(
     [batch] = register.requests.list(name="batch").items
     register.requests.delete(batch.id, actor=ACTOR)  # what waits would have its room first
     add_host(register, "spare", vcpus=4, memory_mib=8192)
-    tab.log_in(token_of_a)
-    tab.go("#/reservations", "Reservations")
+    tab.log_in(token_of_a, "#/reservations", "Reservations")
     tab.page.get_by_text("Reserve room").first.click()
     tab.page.get_by_label("How many").fill("2")
     tab.page.get_by_label("Hours").fill("1.5")
@@ -65,8 +64,7 @@ def test_a_beginning_is_of_the_readers_clock_and_refused_where_that_shows_it_nev
     browser: Browser, url: str, token_of_a: str
 ) -> None:
     with a_tab(browser, url, timezone_id="America/New_York") as tab:
-        tab.log_in(token_of_a)
-        tab.go("#/reservations", "Reservations")
+        tab.log_in(token_of_a, "#/reservations", "Reservations")
         tab.page.get_by_text("Reserve room").first.click()
         begins = tab.page.get_by_label("your clock, America/New_York")
         begins.fill("2027-03-14T02:30")

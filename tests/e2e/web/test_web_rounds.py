@@ -109,8 +109,7 @@ def test_a_round_is_replayed_and_decided_by_another_policy_beside_it(
 def test_a_tenant_sees_its_own_share_over_time_and_no_theatre(
     tab: Tab, register: Registry, token_of_a: str
 ) -> None:
-    tab.log_in(token_of_a)
-    tab.go("#/rounds", "Rounds")
+    tab.log_in(token_of_a, "#/rounds", "Rounds")
 
     tab.page.get_by_text("your dominant share").wait_for()
     for name in ("Placed", "Left out", "Fairness costs"):

@@ -11,8 +11,7 @@ def test_a_volume_is_created_attached_detached_and_removed(
     tab: Tab, token_of_a: str, register: Registry
 ) -> None:
     page = tab.page
-    tab.log_in(token_of_a)
-    tab.go("#/volumes", "Volumes")
+    tab.log_in(token_of_a, "#/volumes", "Volumes")
     page.get_by_text("Create a volume").first.click()
     page.get_by_role("textbox", name="Name").fill("data")
     page.get_by_label("Size in GiB").fill("2")

@@ -78,8 +78,7 @@ def test_a_host_that_is_cut_off_is_fenced_and_its_vm_runs_once_elsewhere(
     found = site.registry.events.list(kind="leftover_found")
     assert "domain" in {event.data["kind"] for event in found}
     assert site.registry.check() == []
-    site.delete_all()
-    eventually(site.all_gone)
+    site.delete_all_and_wait()
 
 
 def health(site: Site, name: str) -> HostHealth:
@@ -115,8 +114,7 @@ def test_vms_start_again_with_their_host_and_what_is_gone_from_it_is_told(
 
     assert domain_states(host.uri) == {str(kept.id): "running", str(gone.id): "running"}
     eventually(lambda: differences(site) == [])
-    site.delete_all()
-    eventually(site.all_gone)
+    site.delete_all_and_wait()
 
 
 def differences(site: Site) -> list[tuple[str, str]]:

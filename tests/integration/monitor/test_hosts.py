@@ -99,8 +99,7 @@ def test_a_frozen_libvirtd_and_a_frozen_guest_delay_no_other_host(
     assert "no answer" in (host.last_error or "")  # type: ignore[attr-defined]
     eventually(lambda: site.registry.hosts.get(hung).health == HostHealth.UP)
     assert site.registry.hosts.get(hung).last_error is None
-    site.delete_all()
-    eventually(site.all_gone)
+    site.delete_all_and_wait()
     worker.end()
 
 
@@ -128,8 +127,7 @@ def test_capacity_and_consumption_are_read(site: Site, lab: LabCluster) -> None:
     inventories = {each.resource: each for each in site.registry.hosts.get(host.name).inventories}
     assert all((each.detected or 0) > 0 for each in inventories.values())
     assert all(each.foreign == 0 for each in inventories.values())
-    site.delete_all()
-    eventually(site.all_gone)
+    site.delete_all_and_wait()
 
 
 def test_a_vm_that_goes_missing_is_an_event_and_the_vm_is_lost(site: Site, lab: LabCluster) -> None:
@@ -141,8 +139,7 @@ def test_a_vm_that_goes_missing_is_an_event_and_the_vm_is_lost(site: Site, lab: 
     eventually(lambda: site.vms()[0].observed == "lost")
     [event] = site.registry.events.list(kind="vm_missing")
     assert event.subject_id == str(vm.id)
-    site.delete_all()
-    eventually(site.all_gone)
+    site.delete_all_and_wait()
     assert lab.images(1) == {"base.qcow2"}
 
 
@@ -157,8 +154,7 @@ def test_a_guest_that_powers_itself_off_is_stopped_and_stays_so(
     before = polls(site, host.name)
     eventually(lambda: site.sweep() or polls(site, host.name) > before)
     assert virsh(host.uri, "domstate", str(vm.id)) == ["shut off"]
-    site.delete_all()
-    eventually(site.all_gone)
+    site.delete_all_and_wait()
 
 
 def test_a_domain_that_is_not_ours_is_an_event_and_counts_against_the_host(
@@ -202,8 +198,7 @@ def test_a_domain_of_a_released_assignment_is_cleared_away(site: Site, lab: LabC
     [assignment_id] = site.request(host)
     eventually(site.all_run)
     [vm] = site.vms()
-    site.delete_all()
-    eventually(site.all_gone)
+    site.delete_all_and_wait()
     # As a libvirtd leaves it that was frozen with a define in its socket.
     with HostConnection(host.uri) as connection:
         volume = volume_name(str(assignment_id))

@@ -43,8 +43,7 @@ def arrives_on(world: MovingWorld, host: str) -> Vm:
 def test_no_move_begins_to_a_host_that_takes_no_vms_by_now(
     world: MovingWorld, event: HostAdminEvent, told: str
 ) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     world.registry.hosts.change_admin("h2", event, actor=ACTOR)
 
     world.sweep()
@@ -56,8 +55,7 @@ def test_no_move_begins_to_a_host_that_takes_no_vms_by_now(
 
 
 def test_a_host_that_closes_holds_nothing_for_moves_that_cannot_begin(world: MovingWorld) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    _, move = world.asked_to_move()
     world.registry.hosts.record_miss(
         world.registry.hosts.get("h1").id, "no answer", unreachable_after=1, down_after=9
     )
@@ -70,8 +68,7 @@ def test_a_host_that_closes_holds_nothing_for_moves_that_cannot_begin(world: Mov
 
 
 def test_no_move_begins_to_a_host_that_lost_its_room_meanwhile(world: MovingWorld) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     world.registry.hosts.update("h2", overrides={"memory_mib": 1024}, actor=ACTOR)
 
     assert world.move(move) is TaskOutcome.NOT_OURS
@@ -240,8 +237,7 @@ def test_a_plan_goes_on_without_a_move_that_its_destination_refuses(
 
 
 def test_a_move_under_way_to_a_host_that_closes_arrives(world: MovingWorld) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
 
     def close() -> None:
         world.registry.hosts.change_admin("h2", HostAdminEvent.DRAIN, actor=ACTOR)

@@ -146,8 +146,7 @@ def test_a_group_that_keeps_apart_is_kept_while_its_vm_moves(world: MovingWorld)
 
 
 def test_a_move_that_nobody_began_is_cancelled_at_once(world: MovingWorld) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
 
     cancelled = world.registry.moves.cancel(move.id, actor=ACTOR)
 
@@ -159,8 +158,7 @@ def test_a_move_that_nobody_began_is_cancelled_at_once(world: MovingWorld) -> No
 
 
 def test_a_move_is_cancelled_in_the_middle(world: MovingWorld) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     world.movers.during = lambda: world.registry.moves.cancel(move.id, actor=ACTOR)
 
     assert world.move(move, lease_s=0.0001) == TaskOutcome.FAILED
@@ -170,8 +168,7 @@ def test_a_move_is_cancelled_in_the_middle(world: MovingWorld) -> None:
 
 
 def test_a_host_that_cannot_take_it_fails_the_move_and_is_avoided(world: MovingWorld) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     world.movers.refuse(MigrationObstacle.CPU_MODEL, "it lacks avx512f")
 
     assert world.move(move) == TaskOutcome.FAILED
@@ -188,8 +185,7 @@ def test_a_host_that_cannot_take_it_fails_the_move_and_is_avoided(world: MovingW
 def test_wherever_libvirts_call_breaks_the_guest_runs_once_and_is_known(
     world: MovingWorld, breaks: Breaks
 ) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     world.movers.fail(breaks)
 
     world.move(move)
@@ -226,8 +222,7 @@ def kill_worker(world: MovingWorld, asked: Move, at: str) -> None:
 def test_another_worker_finds_out_what_became_of_a_move(
     world: MovingWorld, checkpoint: str
 ) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     kill_worker(world, move, checkpoint)
     assert world.get(move).state == "moving"
 
@@ -240,8 +235,7 @@ def test_another_worker_finds_out_what_became_of_a_move(
 def test_a_move_without_room_that_other_workers_took_over_ends_with_that_reason(
     world: MovingWorld,
 ) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     kill_worker(world, move, "move.after_volumes")
     full = OperationFailedError("live_move", "No space left on device", 38)
     for attempt in range(2, moves.MAX_ATTEMPTS + 1):
@@ -257,8 +251,7 @@ def test_a_move_without_room_that_other_workers_took_over_ends_with_that_reason(
 
 
 def test_a_move_whose_workers_only_died_says_so(world: MovingWorld) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     kill_worker(world, move, "move.after_volumes")
     for _ in range(1, moves.MAX_ATTEMPTS):
         world.movers.during = kill
@@ -340,8 +333,7 @@ def test_a_worker_that_stood_still_removes_nothing_that_arrived_meanwhile(
 def test_a_worker_overtaken_writes_nothing_but_how_long_the_guest_stood_still(
     world: MovingWorld,
 ) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
 
     def overtake(reached: str) -> None:
         if reached == "move.after_move":
@@ -359,8 +351,7 @@ def test_a_worker_overtaken_writes_nothing_but_how_long_the_guest_stood_still(
 
 def test_a_worker_that_took_over_ends_what_the_former_still_does(world: MovingWorld) -> None:
     """It was stopped, its child is not: the guest must not leave while we say that it stays."""
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     outcomes = []
 
     def take_over() -> None:
@@ -379,8 +370,7 @@ def test_a_worker_that_took_over_ends_what_the_former_still_does(world: MovingWo
 
 
 def test_a_vm_deleted_before_its_move_began_goes(world: MovingWorld) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     world.registry.vms.delete(vm.id, actor=ACTOR)
 
     world.sweep()
@@ -391,8 +381,7 @@ def test_a_vm_deleted_before_its_move_began_goes(world: MovingWorld) -> None:
 
 
 def test_a_vm_deleted_while_it_moves_goes_at_both_ends(world: MovingWorld) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     world.movers.during = lambda: world.registry.vms.delete(vm.id, actor=ACTOR)
 
     world.move(move, lease_s=0.0001)
@@ -404,8 +393,7 @@ def test_a_vm_deleted_while_it_moves_goes_at_both_ends(world: MovingWorld) -> No
 
 
 def test_a_vm_deleted_right_after_it_arrived_goes(world: MovingWorld) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
 
     def delete(reached: str) -> None:
         if reached == "move.after_look":
@@ -430,8 +418,7 @@ def assert_gone(world: MovingWorld, vm: object) -> None:
 
 
 def test_power_waits_for_the_move(world: MovingWorld) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     seen = []
 
     def stop() -> None:
@@ -448,8 +435,7 @@ def test_power_waits_for_the_move(world: MovingWorld) -> None:
 
 
 def test_a_move_waits_for_power(world: MovingWorld) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     world.registry.vms.change_power(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
 
     assert world.move(move) == TaskOutcome.NOT_OURS
@@ -457,8 +443,7 @@ def test_a_move_waits_for_power(world: MovingWorld) -> None:
 
 
 def test_a_guest_that_powers_itself_off_meanwhile_is_where_its_disk_is(world: MovingWorld) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     here = world.hosts["h1"]
     world.movers.during = lambda: here.power_off(str(vm.id), run=here.domains[str(vm.id)].run or 0)
 
@@ -474,8 +459,7 @@ def test_a_guest_that_powers_itself_off_meanwhile_is_where_its_disk_is(world: Mo
 
 
 def test_a_silent_source_leaves_the_move_open_until_it_answers(world: MovingWorld) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
 
     def cut() -> None:
         world.hosts["h1"].unreachable = True
@@ -494,8 +478,7 @@ def test_a_silent_source_leaves_the_move_open_until_it_answers(world: MovingWorl
 def test_a_silent_destination_does_not_keep_a_guest_that_runs_where_it_was(
     world: MovingWorld,
 ) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
 
     def cut() -> None:
         world.hosts["h2"].unreachable = True
@@ -511,8 +494,7 @@ def test_a_silent_destination_does_not_keep_a_guest_that_runs_where_it_was(
 
 
 def test_what_reports_say_in_the_middle_of_a_move_changes_nothing(world: MovingWorld) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
 
     def look(reached: str) -> None:
         if reached == "move.after_move":  # the source has forgotten it by now
@@ -537,8 +519,7 @@ def events(world: MovingWorld, vm: object) -> list[str]:
 def test_a_source_that_is_fenced_in_the_middle_does_not_end_a_guest_that_arrived(
     world: MovingWorld,
 ) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     kill_worker(world, move, "move.after_move")
     fence(world, "h1")
     assert world.vm(vm).observed == "running"
@@ -553,8 +534,7 @@ def test_a_source_that_is_fenced_in_the_middle_does_not_end_a_guest_that_arrived
 def test_a_vm_whose_source_is_fenced_before_it_arrived_waits_for_a_place(
     world: MovingWorld,
 ) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     kill_worker(world, move, "move.after_volumes")
     fence(world, "h1")
     assert world.vm(vm).host is None
@@ -588,8 +568,7 @@ def test_a_vm_whose_source_is_fenced_before_its_move_began_waits_for_a_place(
 
 
 def test_a_move_that_has_not_begun_ends_when_its_destination_is_fenced(world: MovingWorld) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     fence(world, "h2")
 
     world.sweep()
@@ -599,8 +578,7 @@ def test_a_move_that_has_not_begun_ends_when_its_destination_is_fenced(world: Mo
 
 
 def test_a_destination_that_is_fenced_frees_its_room_and_the_vm_stays(world: MovingWorld) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     fence(world, "h2")
 
     assert world.committed()["h2"] == 0
@@ -614,8 +592,7 @@ def test_a_destination_that_is_fenced_frees_its_room_and_the_vm_stays(world: Mov
 def test_a_vm_whose_destination_is_fenced_after_it_left_starts_again_from_its_disk(
     world: MovingWorld,
 ) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     kill_worker(world, move, "move.after_move")
     assert world.runs(vm) == ["h2"]
     fence(world, "h2")
@@ -635,8 +612,7 @@ def test_a_vm_whose_destination_is_fenced_after_it_left_starts_again_from_its_di
 def test_a_destination_that_returns_from_its_fence_with_the_vm_does_not_get_it(
     world: MovingWorld,
 ) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
 
     def return_from_fence(reached: str) -> None:
         if reached == "move.after_look":
@@ -656,8 +632,7 @@ def test_a_destination_that_returns_from_its_fence_with_the_vm_does_not_get_it(
 
 
 def test_a_move_to_a_host_that_was_fenced_meanwhile_is_not_begun_again(world: MovingWorld) -> None:
-    vm = world.running()
-    move = world.ask(vm)
+    vm, move = world.asked_to_move()
     kill_worker(world, move, "move.after_volumes")
     fence(world, "h2")
     world.hosts["h2"].unreachable = False

@@ -33,8 +33,7 @@ def site(tmp_path: Path, lab: LabCluster) -> Iterator[Site]:
             site.add_host(host)
         yield site
         site.start("workers")
-        site.delete_all()
-        eventually(site.all_gone)
+        site.delete_all_and_wait()
 
 
 def a_running_vm(site: Site, lab: LabCluster) -> Vm:

@@ -66,8 +66,7 @@ def site(tmp_path: Path, lab: LabCluster, folder: Path) -> Iterator[Site]:
             )
         site.start("workers", FUGA_FENCE_COMMAND=f'["{fence}", "{{target}}"]')
         yield site
-        site.delete_all()
-        eventually(site.all_gone)
+        site.delete_all_and_wait()
 
 
 def in_guest(host: LabHost, vm_id: UUID, words: str) -> list[str]:

@@ -101,6 +101,11 @@ class MovingWorld:
     def ask(self, vm: Vm, host: str = "h2", **asked: Any) -> Move:
         return self.registry.moves.create(vm.id, host, reason="maintenance", actor=ACTOR, **asked)
 
+    def asked_to_move(self) -> tuple[Vm, Move]:
+        """A VM that runs on h1, and its move to h2, which nobody has begun."""
+        vm = self.running()
+        return vm, self.ask(vm)
+
     def move(self, asked: Move, name: str = "w1", **changes: Any) -> TaskOutcome:
         return moves.move_vm(asked.id, self.worker(name, **changes))
 

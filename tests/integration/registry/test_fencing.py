@@ -89,6 +89,12 @@ def ask(register: Registry, lease: Lease, **fields: Any) -> tuple[str, ...]:
     return register.fencing.request_for_failed_hosts(lease, **fields)
 
 
+def go_down_and_ask(register: Registry, lease: Lease) -> None:
+    """Let h1 be down, and its fencing be requested."""
+    go_down(register)
+    ask(register, lease)
+
+
 def claim(register: Registry, owner: str = "w1") -> Any:
     return register.fencing.claim(register.hosts.get("h1").id, owner, 60)
 
@@ -228,8 +234,7 @@ def test_two_hosts_have_no_target_in_common(
         f"UPDATE hosts SET fence_target = '{target}' WHERE name = 'h2'"
     )  # of an earlier release
     assert register.check() == ["hosts h1 and h2 have one fence target, bmc-1: neither is fenced"]
-    go_down(register)
-    ask(register, lease)
+    go_down_and_ask(register, lease)
     assert claim(register) is None
     fence = register.hosts.get("h1").fence
     assert fence is not None
@@ -242,8 +247,7 @@ def test_two_hosts_have_no_target_in_common(
 def test_vms_of_a_fenced_host_are_decided_again_and_nothing_is_held_there(
     register: Registry, lease: Lease, running: UUID
 ) -> None:
-    go_down(register)
-    ask(register, lease)
+    go_down_and_ask(register, lease)
     order = claim(register)
     assert (order.host, order.target) == ("h1", "bmc-1")
     assert claim(register, "w2") is None
@@ -274,8 +278,7 @@ def test_a_deleted_vm_of_a_fenced_host_is_gone(
 ) -> None:
     vm = register.vms.list().items[0]
     register.vms.delete(vm.id, actor=ACTOR)
-    go_down(register)
-    ask(register, lease)
+    go_down_and_ask(register, lease)
 
     register.fencing.record_success(claim(register))
 
@@ -289,8 +292,7 @@ def test_what_was_asked_of_the_power_of_a_fenced_vm_is_dropped(
 ) -> None:
     vm = register.vms.list().items[0]
     register.vms.change_power(vm.id, VmDesiredEvent.REBOOT, actor=ACTOR)
-    go_down(register)
-    ask(register, lease)
+    go_down_and_ask(register, lease)
 
     register.fencing.record_success(claim(register))
 
@@ -305,8 +307,7 @@ def test_who_was_building_when_the_host_was_fenced_lost_its_claim(
     (key,) = place(register, add_request(register), h1, lease=lease).assignment_ids
     build = register.assignments.claim_build(key, "w1", 600)
     assert build is not None
-    go_down(register)
-    ask(register, lease)
+    go_down_and_ask(register, lease)
 
     register.fencing.record_success(claim(register, "w2"))
 
@@ -341,8 +342,7 @@ def test_a_failed_fencing_frees_nothing_and_is_tried_again_later(
 def test_another_worker_takes_over_and_the_first_ones_word_counts_no_more(
     register: Registry, lease: Lease, running: UUID, raw: RawSql
 ) -> None:
-    go_down(register)
-    ask(register, lease)
+    go_down_and_ask(register, lease)
     first = claim(register)
     expire_claim(raw)
     assert tasks(register) == ["workers.fence_host"]
@@ -366,8 +366,7 @@ def test_another_worker_takes_over_and_the_first_ones_word_counts_no_more(
 def test_a_host_that_answers_before_anybody_fenced_it_is_up_and_keeps_its_vms(
     register: Registry, lease: Lease, running: UUID
 ) -> None:
-    go_down(register)
-    ask(register, lease)
+    go_down_and_ask(register, lease)
 
     host = come_back(register)
 
@@ -380,8 +379,7 @@ def test_a_host_that_answers_before_anybody_fenced_it_is_up_and_keeps_its_vms(
 def test_a_host_that_answers_while_it_is_being_fenced_stays_down(
     register: Registry, lease: Lease, running: UUID
 ) -> None:
-    go_down(register)
-    ask(register, lease)
+    go_down_and_ask(register, lease)
     order = claim(register)
 
     host = come_back(register)
@@ -394,8 +392,7 @@ def test_a_host_that_answers_while_it_is_being_fenced_stays_down(
 def test_a_host_that_answers_after_its_fencing_worker_died_is_up(
     register: Registry, lease: Lease, running: UUID, raw: RawSql
 ) -> None:
-    go_down(register)
-    ask(register, lease)
+    go_down_and_ask(register, lease)
     order = claim(register)
     expire_claim(raw)
 
@@ -412,8 +409,7 @@ def test_a_fenced_host_is_up_only_when_its_leftovers_are_gone(
     h1 = register.hosts.get("h1")
     (key,) = place(register, add_request(register), h1, lease=lease).assignment_ids
     build = run_vm(register, key)
-    go_down(register)
-    ask(register, lease)
+    go_down_and_ask(register, lease)
     register.fencing.record_success(claim(register))
     old = {"volumes": (f"fuga-{key}.qcow2",)}
 
@@ -443,8 +439,7 @@ def test_a_fenced_host_is_up_only_when_its_leftovers_are_gone(
 def test_a_returning_host_that_falls_silent_again_is_down_as_before(
     register: Registry, lease: Lease, running: UUID
 ) -> None:
-    go_down(register)
-    ask(register, lease)
+    go_down_and_ask(register, lease)
     register.fencing.record_success(claim(register))
     come_back(register, volumes=(f"fuga-{running}.qcow2",))
 
@@ -489,8 +484,7 @@ def test_an_operators_word_that_a_host_is_off_frees_what_it_held(
 def test_nobody_confirms_while_the_command_runs(
     register: Registry, lease: Lease, running: UUID
 ) -> None:
-    go_down(register)
-    ask(register, lease)
+    go_down_and_ask(register, lease)
     claim(register)
 
     with pytest.raises(ConflictError, match="being fenced"):
@@ -522,8 +516,7 @@ def test_a_host_whose_vms_another_reports_as_running_is_not_taken_for_off(
 ) -> None:
     """Its machine may run under another name: what is placed again would end them."""
     vm = register.vms.list().items[0]
-    go_down(register)
-    ask(register, lease)
+    go_down_and_ask(register, lease)
     seen = a_stranger(name=vm.name, state=state, uuid=vm.id, assignment_id=running, generation=1)
     come_back(register, seen, name="h2")
 

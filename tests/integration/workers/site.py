@@ -30,6 +30,7 @@ from service.settings import SharedSettings, celery_config
 from tests.kill_nine import virsh
 from tests.raw_sql import raw_sql
 from tests.register import add_request, add_tenant, add_vm_type, place
+from tests.servers.running import eventually
 
 LEASE_S = 2.0
 _POLICY = UriPolicy(
@@ -195,6 +196,10 @@ class Site:
     def all_gone(self) -> bool:
         self.sweep()
         return self.vms() == []
+
+    def delete_all_and_wait(self) -> None:
+        self.delete_all()
+        eventually(self.all_gone)
 
     def start(self, module: str, **env: str) -> ServiceProcess:
         """Start `python -m MODULE` on this site."""

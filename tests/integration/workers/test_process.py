@@ -62,8 +62,7 @@ def test_vms_are_created_boot_and_are_deleted_without_a_trace(site: Site, lab: L
     for vm in site.vms():
         log = lab.serial_log(1, domain_name(str(vm.id)))
         eventually(lambda log=log: MARKER in log.read_bytes())
-    site.delete_all()
-    eventually(site.all_gone)
+    site.delete_all_and_wait()
     assert_the_host_is_empty(lab)
     assert site.registry.check() == []
 
@@ -111,8 +110,7 @@ def test_a_guest_is_stopped_started_and_rebooted(site: Site, lab: LabCluster) ->
     assert switch(VmDesiredEvent.STOP, timeout_s=0).observed == "stopped"
 
     assert log.read_bytes().count(POWERED_OFF) == 3  # the others got no word
-    site.delete_all()
-    eventually(site.all_gone)
+    site.delete_all_and_wait()
     assert_the_host_is_empty(lab)
     assert site.registry.check() == []
 
@@ -132,8 +130,7 @@ def test_a_vm_whose_worker_was_killed_runs_once_and_leaves_nothing(
 
     [vm] = site.vms()
     assert_the_host_has(lab, vm)
-    site.delete_all()
-    eventually(site.all_gone)
+    site.delete_all_and_wait()
     assert_the_host_is_empty(lab)
 
 
@@ -186,8 +183,7 @@ def test_a_worker_stopped_past_its_lease_and_continued_starts_nothing_twice(
     eventually(lambda: stopped.logged("build_ended", outcome="claim_lost"))
     assert_the_host_has(lab, vm)
     assert marker.read_bytes().count(MARKER) == 1
-    site.delete_all()
-    eventually(site.all_gone)
+    site.delete_all_and_wait()
     assert_the_host_is_empty(lab)
 
 
@@ -227,8 +223,7 @@ def test_a_worker_that_is_told_to_end_does_not_wait_for_a_host_that_hangs(
         assert worker.process.wait(30) == 0
     site.start("workers")
     eventually(site.all_run)
-    site.delete_all()
-    eventually(site.all_gone)
+    site.delete_all_and_wait()
     assert_the_host_is_empty(lab)
 
 
@@ -247,8 +242,7 @@ def test_a_worker_that_is_told_to_end_ends_with_status_0_and_takes_its_children_
     assert [line for line in worker.lines() if "Traceback" in str(line)] == []
     eventually(lambda: children_in_session_tree(worker.pid) == [])
     site.start("workers")
-    site.delete_all()
-    eventually(site.all_gone)
+    site.delete_all_and_wait()
     assert_the_host_is_empty(lab)
 
 

@@ -32,8 +32,7 @@ def site(tmp_path: Path, lab: LabCluster) -> Iterator[Site]:
         site.add_host(lab.hosts[0])
         yield site
         site.start("workers")
-        site.delete_all()
-        eventually(site.all_gone)
+        site.delete_all_and_wait()
 
 
 def in_guest(host: LabHost, vm: Vm, words: str) -> list[str]:
