@@ -25,7 +25,7 @@ def volume_trouble(row: Row[Any]) -> str | None:
     if row.vm is not None and row.observed == VmObserved.LOST.value:
         return (
             f"VM {row.vm} is lost: its host is up and has no such domain. The volume is available"
-            f" once the VM is deleted (`fuga rm {row.vm}`), or an operator has it built anew"
+            f" once the VM is deleted (`fuga rm {row.vm}`), or an operator has it rebuilt"
         )
     return None
 
