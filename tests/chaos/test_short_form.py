@@ -44,7 +44,6 @@ BATCHES = (
         faults.GuestFrozen,
         faults.PoolFull,
     ),
-    (faults.Backlog, faults.DestinationCut, faults.WorkerStruckMoving),
 )
 #: Without these a run would have tried nothing.
 TRIED = (
