@@ -418,6 +418,7 @@ class VolumeEvent(StrEnum):
     UNANSWERED = "unanswered"  #: the guest did not release the disk in time, so it keeps it
     WITHDRAWN = "withdrawn"
     VM_GONE = "vm_gone"  #: no domain of the VM's assignment exists any more
+    NOT_BUILT = "not_built"  #: the VM's assignment ended before any worker made the file
     DISK_GONE = "disk_gone"  #: a poll showed the VM without the disk
     LOST = "lost"  #: an operator said that the files of its host are lost
     REMOVE_REQUESTED = "remove_requested"
@@ -733,6 +734,7 @@ VOLUME_TRANSITIONS: Final = _transition_table(
             e.ATTACH_FAILED: s.WITHDRAWING,
             e.DETACH_REQUESTED: s.WITHDRAWING,
             e.VM_GONE: s.WITHDRAWING,
+            e.NOT_BUILT: s.UNPLACED,
         },
         # The guest may have the disk already, so it is detached like another.
         s.ATTACHING: {

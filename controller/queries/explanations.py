@@ -102,6 +102,7 @@ class WaitingExplanation:
     freed_host_names: tuple[str, ...] | None = None
     moves_make_room: bool = False
     moves_could_make_room: bool = False  #: enough is free in all, and no plan comes by itself
+    volumes: tuple[str, ...] = ()  #: volumes that limit it to the hosts that reach their files
     network: str | None = None  #: the network without free addresses, or missing on hosts
     gave_way_to: tuple[str, ...] = ()  #: requests of its tenant with a higher priority
     obstacles: tuple[ObstacleExplanation, ...] = ()

@@ -28,20 +28,36 @@ from controller.queries.explanations import (
 )
 from controller.queries.overdue_work import overdue_work, unattended_work
 from controller.queries.wait_estimates import WaitingTime, WaitingTimes, missing_estimate
-from controller.rounds.obstacles import REQUEST_OBSTACLES, remedy_text
+from controller.rounds.obstacles import (
+    REQUEST_OBSTACLES,
+    VOLUME_HOST_CLOSED,
+    VOLUME_HOST_FULL,
+    VOLUME_HOST_UNSUITABLE,
+    remedy_text,
+)
 from placement import is_poorer
 from registry import Registry, RequestState, SlotLoopState
 from registry.admin import Liveness
 from registry.requests import Request, Vm, WaitingStatus
 from registry.reservations import ReservationState
-from registry.rounds import BUDGET, SlotLoopStatus
+from registry.rounds import BUDGET, VOLUME_LEAVES, SlotLoopStatus
 
 _WAITS = (RequestState.PENDING, RequestState.PARTLY_PLACED)
 _PAGE = 500
 
 #: Keys of the recorded detail that tenants see unchanged, and those that they see in steps.
 _SHOWN_AS_IS: Final = frozenset(
-    {"slot_start_at", "network", "image", "gave_way_to", "quota", "budget", "dropped", "scattered"}
+    {
+        "slot_start_at",
+        "network",
+        "volumes",
+        "image",
+        "gave_way_to",
+        "quota",
+        "budget",
+        "dropped",
+        "scattered",
+    }
 )
 _IN_STEPS: Final = frozenset(
     {
@@ -73,6 +89,11 @@ _REASONS: Mapping[str, str] = {
     "kept_spare": "the room that is left is spare for VMs of hosts that may fail",
     "no_address": "its network has no free addresses",
     "network_missing": "no host has its network",
+    VOLUME_HOST_FULL: "the host of its volume has no room for the VM",
+    VOLUME_HOST_CLOSED: "the host of its volume takes no VMs now: it does not answer, or operators"
+    " closed it",
+    VOLUME_HOST_UNSUITABLE: "the host of its volume does not meet the request's requirements",
+    VOLUME_LEAVES: "the empty file of its volume is first deleted where its VM was to start before",
     "anti_affinity": "every host with room holds a VM of its anti-affinity group",
     "affinity": "no host with room can take its whole affinity group",
     "zone_full": "every zone with room has its share of these VMs",
@@ -214,6 +235,7 @@ def _waiting_explanation(request: Request, reader: Viewer) -> WaitingExplanation
         else None,
         moves_make_room=bool(freed),
         moves_could_make_room=detail.get("scattered", False),
+        volumes=tuple(detail.get("volumes", ())),
         network=detail.get("network"),
         gave_way_to=tuple(detail.get("gave_way_to", ())),
         obstacles=tuple(
@@ -364,6 +386,8 @@ def _waiting_message(waiting: WaitingExplanation, *, exact: bool) -> str:
         message = f"{message}: {short}"
     if waiting.network is not None:
         message = f"{message} (network {waiting.network})"
+    if waiting.volumes:
+        message = f"{message} (volume {', '.join(waiting.volumes)})"
     parts = [message]
     parts += [
         f"the quota of {each.tenant} is {each.limit} {each.resource}, {each.used} are in use and "

@@ -16,17 +16,21 @@ import numpy as np
 
 from controller.rounds.reservations import SettledReservations, quota_in_use
 from controller.rounds.snapshots import SnapshotNames, rows_by_request
-from placement import Allocation, BoolArray, Snapshot
+from placement import Allocation, BoolArray, Reason, Snapshot
 from placement.constraints.allowances import RemainingAllowances
 from placement.model.reasons import needed_at_once
 from registry.requests import ZONE_LABEL, zone_of
-from registry.rounds import BUDGET, ClusterView, RequestView, VmGroupView
+from registry.rounds import BUDGET, BroughtVolumes, ClusterView, RequestView, VmGroupView
 
 #: Maximum number of different requests explained in a round: each examines every host.
 MAX_REQUEST_KINDS: Final = 1_000
 #: The obstacle of hosts in backoff after failed builds; also the reason of requests waiting for it.
 FAILED_BUILDS: Final = "failed_builds"
 CLOSED_TO_IT: Final = "closed_to_it"
+#: Reasons of requests whose volumes have files, which only some hosts reach.
+VOLUME_HOST_FULL: Final = "volume_host_full"
+VOLUME_HOST_CLOSED: Final = "volume_host_closed"
+VOLUME_HOST_UNSUITABLE: Final = "volume_host_unsuitable"
 #: Obstacles that belong to the request, not to hosts.
 REQUEST_OBSTACLES: Final = frozenset({"quota", "budget"})
 #: Number of host names shown to operators for an obstacle.
@@ -125,10 +129,11 @@ class Obstacles:
 
         Kinds: ``closed`` (takes no VMs now), ``failed_builds`` (takes none for a while,
         since builds failed there), ``label`` and ``forbidden_label``,
-        ``zone`` and ``no_zone``, ``not_named``, ``closed_to_it`` (only its builds failed
-        there), ``network`` (is not there), ``anti_affinity``, ``affinity``,
-        ``zone_full``, ``held_back``, ``reserved`` (room is there, and kept for reservations)
-        and ``resource``; ``budget``, ``no_address`` and ``quota`` keep it from all hosts alike.
+        ``zone`` and ``no_zone``, ``not_named``, ``volume`` (its file is elsewhere),
+        ``closed_to_it`` (only its builds failed there), ``network`` (is not there),
+        ``anti_affinity``, ``affinity``, ``zone_full``, ``held_back``,
+        ``reserved`` (room is there, and kept for reservations) and ``resource``; ``budget``,
+        ``no_address`` and ``quota`` keep it from all hosts alike.
         Empty for what is beyond `MAX_REQUEST_KINDS`.
         """
         request = self._view.requests[row]
@@ -141,6 +146,7 @@ class Obstacles:
             request.hosts,
             request.failed_on,
             request.network,
+            request.volumes,
             everywhere,
             tuple(group.id for group in groups),
             request.id if request.spread is not None or self._held else None,
@@ -155,6 +161,23 @@ class Obstacles:
         """Return whether failed builds are the only obstacle on some hosts."""
         kinds = {FAILED_BUILDS, CLOSED_TO_IT}
         return any(each.kind in kinds and each.only for each in self.obstacles_of(row))
+
+    def volume_reason(self, row: int, reason: Reason) -> str | None:
+        """Return the reason of a request that waits for the host of its volumes; None: it does not.
+
+        ``reason`` is the policy's.
+        """
+        volumes = self._view.requests[row].volumes
+        if volumes is None or volumes.hosts is None:
+            return None
+        if reason is Reason.NO_ROOM:
+            return VOLUME_HOST_FULL
+        if reason is not Reason.NO_ELIGIBLE_HOST:
+            return None
+        reached = set(volumes.hosts)
+        if any(host.accepts for host in self._view.hosts if host.name in reached):
+            return VOLUME_HOST_UNSUITABLE
+        return VOLUME_HOST_CLOSED
 
     def _find_obstacles(
         self,
@@ -260,10 +283,22 @@ class Obstacles:
             yield _HostObstacle(
                 "no_zone", None, self._hosts_where(lambda labels: zone_of(labels) is None)
             )
-        if request.hosts is not None:
-            named = set(request.hosts)
+        hosts = request.hosts
+        if request.volumes is not None:
+            hosts = request.named
+            yield from self._volume_obstacles(request.volumes)
+        if hosts is not None:
+            named = set(hosts)
             listed = [host.name not in named for host in self._view.hosts]
             yield _HostObstacle("not_named", None, np.array(listed, dtype=np.bool_))
+
+    def _volume_obstacles(self, volumes: BroughtVolumes) -> Iterator[_HostObstacle]:
+        """Yield the hosts that do not reach the files of volumes."""
+        if volumes.hosts is not None:
+            reached = set(volumes.hosts)
+            others = [host.name not in reached for host in self._view.hosts]
+            what = ", ".join(volumes.names)
+            yield _HostObstacle("volume", what, np.array(others, dtype=np.bool_))
 
     def _state_obstacles(
         self, row: int, request: RequestView, groups: list[VmGroupView]
@@ -337,6 +372,8 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "zone": "room on {hosts} outside zone {what}",
     "no_zone": "room on {hosts} in no zone",
     "not_named": "room on {hosts} other than those that it names",
+    "volume": "room on {hosts} that cannot reach its volume {what}: detach that, and it starts"
+    " without",
     CLOSED_TO_IT: "room on {hosts} where its builds failed recently, until {until} at least",
     "network": "room on {hosts} that network {what} does not reach",
     "no_address": "more free addresses in network {what} ({missing}): room is on {hosts}",

@@ -334,6 +334,7 @@ def _round_commit(draft: RoundDraft) -> RoundCommit:
             host_id=hosts[host].id,
             count=count,
             shared_pool=requests[request].shared_pool,
+            volumes=requests[request].volumes,
             borrowed=requests[request].borrowed,
         )
         for request, host, count in (*draft.drawn, *draft.allocation.placed.tolist())

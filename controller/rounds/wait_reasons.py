@@ -75,6 +75,8 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
                 snapshot, rooms, request, counts, names=names, reserved=reserved
             )
         detail |= details_of_policy.get(request, {})
+        if (volumes := view.requests[request].volumes) is not None and volumes.names:
+            detail["volumes"] = list(volumes.names)
         if plan := freed.get(names.requests[request][0]):
             detail["freed"] = _freed_document(plan.plan_id, plan.hosts, host_names)
         elif reasons == {Reason.NO_ROOM} and scattered.is_for(request):
@@ -118,10 +120,13 @@ class _ScatteredRoom:
 
 
 def _recorded_reason(reason: Reason, obstacles: Obstacles, request: int) -> str:
-    """Return the policy's reason, or failed builds if they alone keep hosts from the request."""
+    """Return the policy's reason, or failed builds if they alone keep hosts from the request.
+
+    If the request may use only the host of its volumes, the reason says so.
+    """
     if reason is Reason.NO_ELIGIBLE_HOST and obstacles.has_only_failed_builds(request):
         return FAILED_BUILDS
-    return reason.value
+    return obstacles.volume_reason(request, reason) or reason.value
 
 
 def _freed_document(

@@ -95,13 +95,21 @@ def eligibility(
     requests: Sequence[Request],
     may_use: Callable[[Request, Host], bool],
 ) -> BoolArray:
-    """Return which host classes each request may use, shape (Q, C)."""
+    """Return which host classes each request may use, shape (Q, C).
+
+    Of a request that names hosts only the classes with these are examined: thousands of requests
+    may each name a host, which then is a class of its own.
+    """
     eligible = np.zeros((len(requests), len(classes.example)), dtype=np.bool_)
+    column_of = {hosts[host].name: column for column, host in enumerate(classes.example)}
+    everywhere = range(len(classes.example))
     for row, request in enumerate(requests):
-        for column, host in enumerate(classes.example):
-            eligible[row, column] = _accepts_request(request, hosts[host]) and may_use(
-                request, hosts[host]
-            )
+        columns: Iterable[int] = everywhere
+        if request.hosts is not None:
+            columns = [column_of[name] for name in request.hosts if name in column_of]
+        for column in columns:
+            host = hosts[classes.example[column]]
+            eligible[row, column] = _accepts_request(request, host) and may_use(request, host)
     return eligible
 
 

@@ -12,6 +12,7 @@ ones as they were.
 - Requesting or placing VMs locks the tenant and the groups above it that have quotas.
 - Changing an assignment's state locks its VM, or its host while the assignment is unclaimed.
 - Changing a host's inventory locks the host.
+- Requesting VMs with volumes locks the tenant and the volumes.
 - Attaching a volume locks the VM and its host; a worker's step of a volume locks its host.
 
 The ledger's triggers lock inventories, and `progress.recompute_states` locks requests. Rows of one

@@ -369,6 +369,9 @@ requests = Table(
     Column("spot", Boolean(create_constraint=False), nullable=False, server_default=false()),
     # Of an elastic request: the VMs beyond `count` are borrowed.
     Column("max_count", Integer),
+    # Names of the volumes that it brings; names and sizes of those that it creates for each VM.
+    Column("volumes", Json, nullable=False, server_default="[]"),
+    Column("new_volumes", Json, nullable=False, server_default="[]"),
     # On whose room it draws: without a foreign key, so that its end locks no requests.
     Column("reservation_id", Uuid),
     Column("state", State, nullable=False),
@@ -1008,6 +1011,15 @@ volumes = Table(
     Column("created_at", UtcDateTime, nullable=False),
     Column("changed_at", UtcDateTime, nullable=False),  # its state
     Column("removed_at", UtcDateTime),
+    # Created with the request of its VM, with which it ends as long as it never had a file.
+    Column(
+        "created_by_request",
+        Boolean(create_constraint=False),
+        nullable=False,
+        server_default=false(),
+    ),
+    # The VM whose request brings it, until it is attached there. No VM that is gone has any.
+    Column("bound_vm_id", Uuid),
     _state_check("state", VolumeState),
     CheckConstraint("size_gib >= 1", name="size_positive"),
     CheckConstraint(
@@ -1028,6 +1040,7 @@ volumes = Table(
     Index("ix_volumes_host_id", "host_id", **_partial_index("host_id IS NOT NULL")),
     Index("ix_volumes_vm_id", "vm_id", **_partial_index("vm_id IS NOT NULL")),
     Index("ix_volumes_assignment_id", "assignment_id", **_partial_index("vm_id IS NOT NULL")),
+    Index("ix_volumes_bound_vm_id", "bound_vm_id", **_partial_index("bound_vm_id IS NOT NULL")),
     Index("ix_volumes_removed_at", "removed_at", **_partial_index("removed_at IS NOT NULL")),
     Index(None, "state"),
 )

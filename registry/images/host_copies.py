@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
@@ -33,18 +34,20 @@ def pairs_without_room(
     connection: Connection,
     chosen: Sequence[tuple[Any, UUID]],
     amounts: Mapping[UUID, Mapping[str, int]],
+    disk_gib: Mapping[UUID, int] = MappingProxyType({}),
 ) -> set[tuple[UUID, UUID]]:
     """Return the (image, host) pairs for which the host's disk has no room for a copy.
 
     A copy takes disk in addition to the VMs based on it. Policies do not count it,
-    since most hosts have it already; so it is checked here, with the hosts locked.
+    since most hosts have it already; so it is checked here, with the hosts locked. ``disk_gib`` has
+    the sizes of the volumes that a VM is placed with.
     """
     missing = _uncounted_copies(connection, _image_host_pairs(chosen))
     if not missing:
         return set()
     planned: defaultdict[UUID, int] = defaultdict(int)
     for vm, host_id in chosen:
-        planned[host_id] += amounts[vm.vm_type_id].get(_DISK, 0)
+        planned[host_id] += amounts[vm.vm_type_id].get(_DISK, 0) + disk_gib.get(vm.id, 0)
     extra: defaultdict[UUID, int] = defaultdict(int)
     for (_, host_id), gib in missing.items():
         extra[host_id] += gib

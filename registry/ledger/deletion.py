@@ -16,6 +16,7 @@ from registry.ledger.power import delete_power_changes
 from registry.ledger.release import AssignmentRelease, lock_assignments, write_releases
 from registry.ledger.request_progress import recompute_states
 from registry.ledger.shared_disks import delete_kept_disks
+from registry.ledger.volume_changes import unbind_volumes
 from registry.lifecycle import AssignmentEvent, RequestEvent, VmDesired, VmDesiredEvent
 from registry.networks.addresses import free_addresses
 
@@ -60,6 +61,7 @@ def delete_vms(
     for row in nowhere:
         changes[row.vm_id]["deleted_at"] = now
     free_addresses(connection, [row.vm_id for row in nowhere])
+    history += unbind_volumes(connection, [row.vm_id for row in nowhere], now=now, actor=actor)
     endings = [AssignmentRelease(row, AssignmentEvent.DELETE_REQUESTED) for row in held]
     history += write_releases(connection, endings, now=now, actor=actor, changed=changes)
     record_events(connection, history)

@@ -41,7 +41,7 @@ from registry.ledger.host_backoff import record_host_backoff
 from registry.ledger.power import delete_power_changes
 from registry.ledger.request_progress import recompute_states
 from registry.ledger.shared_disks import keep_disks
-from registry.ledger.volume_changes import release_volumes
+from registry.ledger.volume_changes import release_volumes, unbind_volumes
 from registry.lifecycle import AssignmentEvent, AssignmentState, VmDesired, VmObservedEvent
 from registry.networks.addresses import free_addresses
 
@@ -230,6 +230,7 @@ def write_releases(
     # Before the triggers lock inventories.
     freed = [each.row.id for each in endings if each.frees_capacity]
     history += release_volumes(connection, freed, now=now, actor=actor)
+    history += unbind_volumes(connection, gone, now=now, actor=actor)
     update_each(connection, assignments, ends)
     update_each(connection, vms, of_vms)
     free_addresses(connection, gone)

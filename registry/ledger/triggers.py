@@ -131,6 +131,12 @@ SQLITE: Final[Mapping[str, str]] = {
         BEGIN
             SELECT raise(ABORT, 'ledger: a volume is attached to one VM at a time');
         END""",
+    "ledger_volume_is_bound_to_one_vm": """
+        BEFORE UPDATE OF bound_vm_id, vm_id ON volumes
+        WHEN NEW.bound_vm_id <> OLD.bound_vm_id OR NEW.bound_vm_id <> NEW.vm_id
+        BEGIN
+            SELECT raise(ABORT, 'ledger: a volume is bound to one VM at a time');
+        END""",
     "ledger_removed_volume_is_final": """
         BEFORE UPDATE OF state ON volumes WHEN OLD.state = 'removed' AND NEW.state <> 'removed'
         BEGIN
@@ -480,6 +486,10 @@ POSTGRESQL: Final[Mapping[str, str]] = {
     "ledger_volume_has_one_vm": """
         BEFORE UPDATE ON volumes FOR EACH ROW WHEN (NEW.assignment_id <> OLD.assignment_id)
         EXECUTE FUNCTION ledger_refuse('a volume is attached to one VM at a time')""",
+    "ledger_volume_is_bound_to_one_vm": """
+        BEFORE UPDATE ON volumes FOR EACH ROW
+        WHEN (NEW.bound_vm_id <> OLD.bound_vm_id OR NEW.bound_vm_id <> NEW.vm_id)
+        EXECUTE FUNCTION ledger_refuse('a volume is bound to one VM at a time')""",
     "ledger_removed_volume_is_final": """
         BEFORE UPDATE ON volumes FOR EACH ROW
         WHEN (OLD.state = 'removed' AND NEW.state <> 'removed')

@@ -90,6 +90,16 @@ class VmGroupView:
     hosts: tuple[UUID, ...]  #: hosts on which VMs of the group hold capacity
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class BroughtVolumes:
+    """The volumes that a request brings for one of its VMs."""
+
+    names: tuple[str, ...] = ()  #: of those with a file
+    hosts: tuple[str, ...] | None = None  #: those that reach these files, by name; None: all
+    disk_gib: int = 0  #: of those without a file, which get it where the VM is placed
+    leaving: tuple[str, ...] = ()  #: names of those whose file is being deleted
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestView:
     """A request with VMs to place."""
@@ -117,6 +127,9 @@ class RequestView:
     shut_out: bool = False  #: `short` has all of its VMs
     #: its VMs have disks there: a part of a request, of which another row may have the rest
     shared_pool: str | None = None
+    #: of each of its VMs, in its demand and its hosts: a part of a request, too
+    volumes: BroughtVolumes | None = None
+    named: tuple[str, ...] | None = None  #: its hosts without the limit by volumes
     priority: int = 0  #: priority among the tenant's requests
     spot: bool = False
     borrowed: bool = False  #: its VMs are those that the request borrows beyond its count

@@ -69,6 +69,14 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewVolume:
+    """A volume that a request creates for each of its VMs."""
+
+    name: str  #: of a single VM; of several with the VM's number: data-1
+    size_gib: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A tenant's request of ``count`` VMs of one type."""
 
@@ -106,6 +114,9 @@ class Request:
     #: its VMs are placed on what is left over, and end when the room is needed
     spot: Settable[bool] = False
     reservation: Settable[UUID | None] = None  #: reservation that the request draws on
+    volumes: Settable[tuple[str, ...]] = ()  #: names of the volumes that its VM starts with
+    #: volumes that were created with it, for each of its VMs
+    new_volumes: Settable[tuple[NewVolume, ...]] = ()
     #: VMs at most, of which those beyond ``count`` are borrowed; None: none are
     max_count: Settable[int | None] = None
     vms_borrowed: Observed[int] = 0  #: borrowed VMs among those that are placed

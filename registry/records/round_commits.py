@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from registry.records.cluster import KeptRoom
+from registry.records.cluster import BroughtVolumes, KeptRoom
 from registry.records.requests import WaitingStatus
 from registry.records.rounds import DecidedBy
 
@@ -65,6 +65,7 @@ class Placement:
     host_id: UUID
     count: int
     shared_pool: str | None = None  #: of VMs that have disks there
+    volumes: BroughtVolumes | None = None  #: of each VM
     borrowed: bool = False  #: VMs that the request borrows, which the commit creates
 
 

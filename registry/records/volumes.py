@@ -12,6 +12,11 @@ from registry.records.hosts import HostAccess
 
 #: Seconds that a guest has to release a disk, after which it keeps the disk.
 DETACH_TIMEOUT_S: Final = 60
+MAX_SIZE_GIB: Final = 1 << 20
+#: Volumes of one VM: each takes a slot of its machine's bus.
+MAX_ATTACHED: Final = 16
+#: Volumes of one tenant that are not removed.
+MAX_OF_TENANT: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +31,7 @@ class Volume:
     host: str | None  #: whose pool has its file; None: none yet
     vm_id: UUID | None
     vm: str | None  #: name of that VM
+    waiting_vm: str | None  #: name of the VM whose request brings it, until it is attached there
     last_error: str | None
     trouble: str | None  #: why its host or VM keeps it from being used or changed now
     created_at: datetime

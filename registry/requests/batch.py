@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import Connection, Select, bindparam, func, select
@@ -53,6 +53,7 @@ from registry.requests.vm_names import VmNames
 from registry.tenancy.quota_use import RemainingQuota
 from registry.tenancy.reservation_use import ReservationDraws
 from registry.tenancy.tree import lock_requesting_tenant
+from registry.volumes.of_requests import bind_volumes, check_new_volumes, create_new_volumes
 
 #: The most VMs of a call in a batch; a larger call is accepted alone.
 MAX_BATCH_VMS: Final = 32
@@ -91,6 +92,8 @@ def can_batch(command: CreateRequestCommand) -> bool:
         and wanted.network is None
         and wanted.rules.affinity is None
         and wanted.rules.anti_affinity is None
+        and not wanted.volumes
+        and not wanted.new_volumes
     )
 
 
@@ -170,6 +173,8 @@ def _check_calls(
             names.reserve(owner, of_vms, made.name)
         if spec.reservation is None:
             allowance.deduct(owner, type_id, spec.count)
+        if spec.new_volumes:  # volumes never wait for room in a quota
+            allowance.check_amounts(owner, check_new_volumes(connection, owner, made))
         return _Draft(command, made, owner, type_id, image)
 
     found: list[_Draft | RegistryError] = []
@@ -232,6 +237,9 @@ def _write_drafts(
         vms_by_network[on_networks.get(row["request_id"])].append(row["id"])
     for network_id, keys in vms_by_network.items():
         create_interfaces(connection, keys, network_id)
+    for draft in drafts:
+        if draft.made.volumes or draft.made.new_volumes:
+            _write_volumes(connection, draft, of_vms, now)
     record_events(connection, [creation_event(draft.made, draft.command.actor) for draft in drafts])
     of_keys = [(draft.command.idempotency, draft.made) for draft in drafts]
     store_records(connection, [(key, made) for key, made in of_keys if key is not None])
@@ -244,6 +252,17 @@ def _write_drafts(
         ],
         now,
     )
+
+
+def _write_volumes(
+    connection: Connection, draft: _Draft, of_vms: Sequence[Mapping[str, Any]], now: datetime
+) -> None:
+    """Create the new volumes of a draft request, and bind those that it names to its VM."""
+    made, owner, actor = draft.made, draft.owner, draft.command.actor
+    keys = [row["id"] for row in of_vms if row["request_id"] == made.id]
+    create_new_volumes(connection, made, owner, keys, now=now, actor=actor)
+    if made.volumes:
+        bind_volumes(connection, made, owner, keys[0], now=now, actor=actor)
 
 
 def _join_groups_and_networks(

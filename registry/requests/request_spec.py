@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -21,8 +22,9 @@ from registry.errors import InvalidError, NotFoundError
 from registry.lifecycle import HostAdmin, RequestState, VmDesired, VmObserved
 from registry.records.images import Image
 from registry.records.journal import IdempotencyKey
-from registry.records.requests import GuestAccess, Request, Rules
+from registry.records.requests import GuestAccess, NewVolume, Request, Rules
 from registry.records.tenancy import OverQuota
+from registry.records.volumes import MAX_ATTACHED, MAX_SIZE_GIB
 from registry.requests.guest_access import NO_ACCESS, NOTHING, access_summary, check_access
 from registry.requests.own_labels import check_own_labels
 from registry.requests.rules import NO_RULES, check_combination, check_hosts_suffice, check_rules
@@ -98,6 +100,8 @@ class RequestSpec:
     spot: bool = False
     reservation: UUID | None = None
     max_count: int | None = None  #: VMs at most; those beyond ``count`` are borrowed
+    volumes: Sequence[str] = ()  #: names of the volumes that its only VM starts with
+    new_volumes: Sequence[NewVolume] = ()  #: to be created for each VM
 
     @property
     def access(self) -> GuestAccess:
@@ -151,6 +155,8 @@ def check_spec(spec: RequestSpec) -> RequestSpec:
         max_count = max_count if max_count > spec.count else None
     if max_count is not None:
         check_elastic_request(spec)
+    if spec.volumes or spec.new_volumes:
+        check_volumes(spec)
     if rules != NO_RULES:
         check_hosts_suffice(rules, spec.hosts, spec.count)
     if rules != NO_RULES or spec.requires:
@@ -184,9 +190,34 @@ def check_elastic_request(spec: RequestSpec | Request) -> None:
         (rules.affinity or rules.anti_affinity, "no VM group: others would depend on them"),
         (rules.spread, "no spread: its zones would depend on them"),
         (spec.network is not None, "no network of its own: its addresses are for VMs that stay"),
+        (spec.volumes or spec.new_volumes, "no volumes: their data would depend on them"),
     ):
         if wrong:
             raise InvalidError("max_count", spec.max_count, f"with borrowed VMs {what}")
+
+
+def check_volumes(spec: RequestSpec) -> None:
+    """Raise `InvalidError` unless the VMs of a request can start with its volumes."""
+    if spec.volumes and spec.count != 1:
+        allowed = (
+            f"one VM, not {spec.count}: a volume has one VM at a time; new volumes are created for"
+            " each VM"
+        )
+        raise InvalidError("volumes", ", ".join(spec.volumes), allowed)
+    if spec.reservation is not None:
+        allowed = "none on a reservation: its room is where it is, and has none for volumes"
+        raise InvalidError("volumes" if spec.volumes else "new_volumes", "given", allowed)
+    names = [*spec.volumes, *(each.name for each in spec.new_volumes)]
+    if len(names) > MAX_ATTACHED:
+        raise InvalidError("volumes", len(names), f"at most {MAX_ATTACHED} for each VM")
+    for name in spec.volumes:
+        lookup_name("volume", name)
+    for each in spec.new_volumes:
+        check_new_name("new_volumes", each.name)
+        check_new_name("new_volumes", f"{each.name}-{spec.count}" if spec.count > 1 else each.name)
+        check_int("new_volumes", each.size_gib, 1, MAX_SIZE_GIB)
+    if twice := sorted(name for name, number in Counter(names).items() if number > 1):
+        raise InvalidError("volumes", ", ".join(twice), "each name once")
 
 
 def new_request(
@@ -209,6 +240,8 @@ def new_request(
         spot=spec.spot,
         reservation=spec.reservation,
         max_count=spec.max_count,
+        volumes=tuple(spec.volumes),
+        new_volumes=tuple(spec.new_volumes),
         state=RequestState.PENDING,
         waiting=None,
         vms_wanted=spec.count,
@@ -237,6 +270,7 @@ def request_row(made: Request, owner: UUID, type_id: UUID) -> dict[str, Any]:
         vm_type_id=type_id,
         forbids=list(rules.forbids),
         prefers=list(rules.prefers),
+        new_volumes=[asdict(each) for each in made.new_volumes],
         zone=rules.zone,
         spread=rules.spread,
         reservation_id=made.reservation,
@@ -299,6 +333,12 @@ def creation_event(made: Request, actor: str) -> dict[str, Any]:
             "min_count": made.min_count,
             **({} if made.max_count is None else {"max_count": made.max_count}),
             "image": made.image,
+            **({"volumes": list(made.volumes)} if made.volumes else {}),
+            **(
+                {"new_volumes": [asdict(each) for each in made.new_volumes]}
+                if made.new_volumes
+                else {}
+            ),
         },
     )
 

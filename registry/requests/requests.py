@@ -38,7 +38,7 @@ from registry.ledger.request_progress import vm_counts_query
 from registry.lifecycle import FINISHED, OPEN_REQUESTS, RequestState, VmDesiredEvent
 from registry.networks.networks import check_still_offered, read_network_names
 from registry.records.journal import IdempotencyKey
-from registry.records.requests import Request
+from registry.records.requests import NewVolume, Request
 from registry.records.tenancy import OverQuota
 from registry.requests.batch import create_batch, create_requests
 from registry.requests.expiry import AT_ONCE, expire_vms, find_expired, set_expiry
@@ -406,6 +406,7 @@ def _requests_of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> tuple
             row,
             rules=rules_of(row, groups.get(row.id, {})),
             reservation=row.reservation_id,
+            new_volumes=tuple(NewVolume(**each) for each in row.new_volumes),
             waiting=waiting_status_from_json(row.waiting),
             vms_wanted=tallies[row.id].wanted,
             vms_placed=tallies[row.id].placed,

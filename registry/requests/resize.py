@@ -89,6 +89,10 @@ def resize(
     leaving = _vms_to_remove(rows, remove, surplus)
     borrowed = sorted([*borrowed, *lent], key=lambda row: row.id)
     leaving += [row.id for row in borrowed[most - count :]]
+    if surplus < 0 and (request.volumes or request.new_volumes):
+        raise ConflictError(
+            f"request {request.name} brought volumes, and gets no more VMs: create another request"
+        )
     if surplus < 0:
         check_hosts_suffice(request.rules, request.hosts, count)
         add_vms(connection, request, owner, -surplus, now=now)

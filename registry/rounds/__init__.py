@@ -3,6 +3,7 @@
 from registry.records.cluster import (
     Accounts,
     BorrowedView,
+    BroughtVolumes,
     CapacityView,
     ClusterView,
     GroupView,
@@ -48,6 +49,7 @@ from registry.records.rounds import (
     RoundRecord,
     StoredDecision,
 )
+from registry.rounds.cluster_view import VOLUME_LEAVES
 from registry.rounds.head_signatures import (
     HeadSigner,
     PrivateKey,
@@ -65,8 +67,10 @@ __all__ = [
     "BUDGET",
     "CONTROL_LEASE",
     "MAX_REASON_LENGTH",
+    "VOLUME_LEAVES",
     "Accounts",
     "BorrowedView",
+    "BroughtVolumes",
     "CapacityView",
     "ClusterView",
     "CommittedRound",

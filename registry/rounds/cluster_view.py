@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, false, func, or_, select
@@ -34,12 +34,14 @@ from registry.db.schema import (
     vms,
 )
 from registry.images.holds import IMAGE_HELD, requests_of_held_images
+from registry.ledger.brought_volumes import brought_volumes
 from registry.ledger.placeable import is_waiting_vm, kept_disks_of_requests
 from registry.ledger.shared_disks import SHARED_POOL_LABEL, KeptDisk
 from registry.lifecycle import OPEN_REQUESTS, HostAdmin, PlanState, RequestState
 from registry.networks.addresses import limited_request, network_limits
 from registry.records.cluster import (
     Accounts,
+    BroughtVolumes,
     CapacityView,
     ClusterView,
     FreedView,
@@ -74,6 +76,8 @@ _MAKING_ROOM = (
     .where(plans.c.state == PlanState.APPROVED.value, plans.c.admitted.is_not(None))
     .order_by(plans.c.approved_at, plans.c.id)
 )
+#: Reason of VMs whose volume has a file that is being deleted.
+VOLUME_LEAVES: Final = "volume_leaves"
 _BEGUN = (RequestState.PARTLY_PLACED.value, RequestState.PLACED.value)
 
 
@@ -450,36 +454,75 @@ def _request_views(
     if to_place:
         found = list(limit_by_budgets(connection, found, now, everywhere, which))
     kept = kept_disks_of_requests(connection, which) if to_place else {}
+    brought = brought_volumes(connection, which) if to_place and counts else {}
+    place = axis.index("disk_gib") if brought else 0
     return tuple(
-        part for view in found for part in _split_by_shared_pool(view, kept.get(view.id, {}))
+        part
+        for view in found
+        for part in _split_by_disks(
+            view, kept.get(view.id, {}), brought.get(view.id, {}), disk_place=place
+        )
     )
 
 
-def _split_by_shared_pool(
-    view: RequestView, kept: Mapping[UUID, KeptDisk]
+def _split_by_disks(
+    view: RequestView,
+    kept: Mapping[UUID, KeptDisk],
+    brought: Mapping[UUID, BroughtVolumes],
+    *,
+    disk_place: int,
 ) -> Iterator[RequestView]:
-    """Yield a request in parts: one for each shared pool with its VMs' disks, and the rest.
+    """Yield a request in parts whose VMs have equal disks elsewhere, and the rest.
 
-    VMs with a disk precede those without.
+    VMs with a disk in a shared pool come first, then those with volumes. A minimum applies to the
+    parts that any host may take.
     """
-    if not kept or view.shut_out:
+    if view.shut_out or not (kept or brought):
         yield view
         return
+    alike = Counter(
+        (kept[key].label if key in kept else "", brought.get(key, BroughtVolumes()))
+        for key in {*kept, *brought}
+    )
     left = view.count
-    for label, vms_there in sorted(Counter(disk.label for disk in kept.values()).items()):
-        count = min(vms_there, left)
+    # Parts on certain hosts precede the others.
+    for label, its in sorted(alike, key=lambda each: (each[0] == "", each[1].hosts is None, *each)):
+        count = min(alike[label, its], left)
         left -= count
         if count:
-            yield replace(
+            is_free = not label and its.hosts is None
+            part = replace(
                 view,
                 count=count,
-                min_count=1,
-                requires=tuple(sorted({*view.requires, label})),
-                shared_pool=label.removeprefix(SHARED_POOL_LABEL),
+                min_count=min(view.min_count, count) if is_free else 1,
                 short=None if left else view.short,
             )
+            if label:
+                part = replace(
+                    part,
+                    requires=tuple(sorted({*view.requires, label})),
+                    shared_pool=label.removeprefix(SHARED_POOL_LABEL),
+                )
+            yield part if its == BroughtVolumes() else _with_volumes(part, its, disk_place)
     if left:
         yield replace(view, count=left, min_count=min(view.min_count, left))
+
+
+def _with_volumes(view: RequestView, its: BroughtVolumes, disk_place: int) -> RequestView:
+    """Return a request whose VMs start with volumes, with these in its demand and its hosts."""
+    demand = list(view.demand)
+    demand[disk_place] += its.disk_gib
+    hosts_ = view.hosts
+    if its.leaving:
+        hosts_ = ()
+    elif its.hosts is not None:
+        hosts_ = tuple(name for name in its.hosts if hosts_ is None or name in hosts_)
+    view = replace(view, demand=tuple(demand), hosts=hosts_, named=view.hosts, volumes=its)
+    if not its.leaving:
+        return view
+    detail = {"volumes": list(its.leaving)}
+    short = WaitingStatus(count=view.count, reason=VOLUME_LEAVES, detail=detail)
+    return replace(view, short=short, shut_out=True)
 
 
 def _has_rules(row: Row[Any]) -> bool:

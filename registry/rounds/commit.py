@@ -9,7 +9,7 @@ incomplete without them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain, islice
@@ -43,11 +43,14 @@ from registry.db.schema import (
 )
 from registry.errors import InvalidError, SlotLoopPausedError
 from registry.images.host_copies import request_copies
+from registry.ledger.brought_volumes import brought_volumes
 from registry.ledger.placeable import is_waiting_vm, kept_disks_of_requests, oldest_waiting_vms
 from registry.ledger.request_progress import recompute_after_placing
 from registry.ledger.shared_disks import KeptDisk
+from registry.ledger.volume_changes import attach_bound_volumes
 from registry.lifecycle import AssignmentState, SlotLoopState
 from registry.networks.addresses import NO_ADDRESS, free_addresses
+from registry.records.cluster import BroughtVolumes
 from registry.records.round_commits import CommittedRound, Placement, RoundCommit
 from registry.requests.rules import lock_groups_of
 from registry.rounds.borrowed import lend_vms, lock_borrowers
@@ -96,14 +99,15 @@ def commit_round(
     if binding.groups:
         lock_groups_of(connection, {part.request_id for part in standing})
     kept = kept_disks_of_requests(connection, is_waiting_vm())
-    chosen, short = _choose_waiting_vms(
+    chosen, short, brought = _choose_waiting_vms(
         connection, [part for part in standing if not part.borrowed], kept
     )
     lent, refused_loans = lend_vms(connection, [part for part in standing if part.borrowed], now)
     chosen += _with_rows(connection, lent)
     dropped += refused_loans
     # 3. Drop what breaks a rule by now, and gangs that are not whole without it.
-    chosen, refused = _apply_rules(connection, chosen, binding, limited, now)
+    sizes = {key: its.disk_gib for key, its in brought.items()}
+    chosen, refused = _apply_rules(connection, chosen, binding, limited, sizes, now=now)
     dropped += [*short, *chain.from_iterable(refused.values())]
     if dropped:
         placed = {vm.id for vm, _ in chosen}
@@ -119,24 +123,19 @@ def commit_round(
         connection, commit, now, [vm for vm, _ in chosen], dropped=again, signer=signer
     )
     # 5. Note what the round decided of spot VMs and reservations, and what tenants held.
-    if commit.spot.keeps_rooms:
-        reduce_kept_room(
-            connection, Counter((vm.request_id, host_id) for vm, host_id in chosen), now
-        )
-    announce_endings(connection, commit.spot, moved, number, now=now, actor=ACTOR)
-    if commit.reserved.reservations:
-        record_reservation_use(
-            connection, Counter(vm.request_id for vm, _ in chosen if vm.generation == 0)
-        )
-        record_reserved_room(connection, commit.reserved, moved, number, now=now, actor=ACTOR)
-    if commit.past_holdings is not None:
-        write_past_holdings(connection, commit.past_holdings)
+    _note_decisions(connection, commit, chosen, moved, number, now=now)
     # 6. Insert the assignments, and the inputs and the outcome for replays.
     with background_executor(connection) as later:
         disks = {vm: disk for of_request in kept.values() for vm, disk in of_request.items()}
         keys = _insert_assignments(connection, chosen, number, now, later, names=names, disks=disks)
         inputs = {"inputs": commit.inputs, "packed_outcome": commit.outcome}
         later(prepare_insert(connection, round_inputs, [{"round": number} | inputs]))
+    places = {
+        vm.id: (key, host_id, names[host_id])
+        for (vm, host_id), key in zip(chosen, keys, strict=True)
+        if vm.id in brought
+    }
+    attach_bound_volumes(connection, places, now=now, actor=ACTOR)
     checkpoint("round.in_commit")
     # 7. Bring requests up to date: what is placed of them, and why the rest waits.
     gained = Counter(vm.request_id for vm, _ in chosen)
@@ -152,6 +151,30 @@ def commit_round(
         assignments={request_id: tuple(ids) for request_id, ids in by_request.items()},
         dropped=tuple(dropped),
     )
+
+
+def _note_decisions(
+    connection: Connection,
+    commit: RoundCommit,
+    chosen: Sequence[tuple[Any, UUID]],
+    moved: Collection[UUID],
+    number: int,
+    *,
+    now: datetime,
+) -> None:
+    """Note what a round decided of spot VMs and reservations, and what tenants held."""
+    if commit.spot.keeps_rooms:
+        reduce_kept_room(
+            connection, Counter((vm.request_id, host_id) for vm, host_id in chosen), now
+        )
+    announce_endings(connection, commit.spot, moved, number, now=now, actor=ACTOR)
+    if commit.reserved.reservations:
+        record_reservation_use(
+            connection, Counter(vm.request_id for vm, _ in chosen if vm.generation == 0)
+        )
+        record_reserved_room(connection, commit.reserved, moved, number, now=now, actor=ACTOR)
+    if commit.past_holdings is not None:
+        write_past_holdings(connection, commit.past_holdings)
 
 
 def _record_slot(connection: Connection, commit: RoundCommit) -> None:
@@ -260,45 +283,61 @@ def _choose_waiting_vms(
     connection: Connection,
     standing: Sequence[Placement],
     kept: Mapping[UUID, Mapping[UUID, KeptDisk]],
-) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
+) -> tuple[list[tuple[Any, UUID]], list[Placement], Mapping[UUID, BroughtVolumes]]:
     """Return (VM, host) pairs, the oldest VMs first, and the placements that found too few VMs.
 
-    A VM with a disk ``kept`` in a shared pool goes to a host of a placement for that pool.
+    A VM with a disk ``kept`` in a shared pool goes to a host of a placement for that pool, and a VM
+    with volumes to one of a placement for VMs with such volumes. The third result has the volumes
+    of each VM.
     """
     wanted: Counter[UUID] = Counter()
     for part in standing:
         wanted[part.request_id] += part.count
+    certain: defaultdict[UUID, set[UUID]] = defaultdict(set)
     for request_id in wanted.keys() & kept.keys():
-        wanted[request_id] += len(kept[request_id])  # whichever of them are the oldest
-    waiting: defaultdict[tuple[UUID, str | None], list[Any]] = defaultdict(list)
-    for row in _lock_oldest_vms(connection, wanted, kept):
+        certain[request_id].update(kept[request_id])
+    bringing = any(part.volumes is not None for part in standing)
+    brought = brought_volumes(connection, is_waiting_vm()) if bringing else {}
+    for request_id in wanted.keys() & brought.keys():
+        certain[request_id].update(
+            key for key, its in brought[request_id].items() if its.hosts is not None or its.leaving
+        )
+    for request_id, keys in certain.items():
+        wanted[request_id] += len(keys)  # whichever of them are the oldest
+    rows = _lock_oldest_vms(connection, wanted, certain)
+    if bringing:  # again: of VMs that are locked
+        brought = brought_volumes(connection, is_waiting_vm())
+    waiting: defaultdict[object, list[Any]] = defaultdict(list)
+    for row in rows:
         disk = kept.get(row.request_id, {}).get(row.id)
-        waiting[row.request_id, None if disk is None else disk.shared_pool].append(row)
+        its = brought.get(row.request_id, {}).get(row.id)
+        waiting[row.request_id, None if disk is None else disk.shared_pool, its].append(row)
     in_turn = {key: iter(found) for key, found in waiting.items()}
     chosen: list[tuple[Any, UUID]] = []
     short: list[Placement] = []
     for part in standing:
-        alike = in_turn.get((part.request_id, part.shared_pool), ())
+        alike = in_turn.get((part.request_id, part.shared_pool, part.volumes), ())
         taken = list(islice(alike, part.count))
         chosen += [(vm, part.host_id) for vm in taken]
         if len(taken) < part.count:
             short.append(replace(part, count=part.count - len(taken)))
-    return chosen, short
+    of_vms = {key: its for of_request in brought.values() for key, its in of_request.items()}
+    return chosen, short, of_vms
 
 
 def _lock_oldest_vms(
-    connection: Connection, wanted: Mapping[UUID, int], kept: Mapping[UUID, Mapping[UUID, KeptDisk]]
+    connection: Connection, wanted: Mapping[UUID, int], certain: Mapping[UUID, Set[UUID]]
 ) -> list[Any]:
     """Lock and return the oldest waiting VMs of each request, up to the number to place.
 
-    VMs with kept disks are all locked.
+    ``certain`` VMs of a request, which are bound to some hosts, are all locked.
 
     VMs that were placed or deleted before the lock are replaced by others,
     which another query finds.
     """
     found: list[Any] = []
     for _ in range(_LOOKS):
-        with_disks = (vm for key in wanted for vm in kept.get(key, ()))
+        with_disks = (vm for key in wanted for vm in certain.get(key, ()))
         keys = sorted({*oldest_waiting_vms(connection, wanted), *with_disks})
         found = [row for some in chunks(keys) for row in _lock_waiting_vms(connection, some)]
         if len(found) == len(keys):
@@ -356,17 +395,24 @@ def _apply_rules(
     chosen: list[tuple[Any, UUID]],
     binding: _BindingRules,
     limited: Mapping[UUID, Sequence[UUID]],
+    disk_gib: Mapping[UUID, int],
+    *,
     now: datetime,
 ) -> tuple[list[tuple[Any, UUID]], Mapping[str, Sequence[Placement]]]:
-    """Return the (VM, host) pairs that keep every present rule, and those dropped by reason."""
+    """Return the (VM, host) pairs that keep every present rule, and those dropped by reason.
+
+    ``disk_gib`` has the sizes of the volumes that a VM is placed with.
+    """
     refused: dict[str, Sequence[Placement]] = {}
     if binding.groups or binding.spreads:
         chosen, against_rules = drop_rule_violations(connection, chosen)
         refused[GROUP_MOVED] = placements_of_counts(against_rules)
     if binding.quotas:
-        chosen, refused[QUOTA] = drop_over_quota(connection, chosen, limited)
+        chosen, refused[QUOTA] = drop_over_quota(connection, chosen, limited, disk_gib)
     if any(vm.image_id is not None for vm, _ in chosen):
-        chosen, refused[NO_ROOM_FOR_IMAGE] = drop_without_image_room(connection, chosen, now)
+        chosen, refused[NO_ROOM_FOR_IMAGE] = drop_without_image_room(
+            connection, chosen, now, disk_gib
+        )
     if any(vm.network_id is not None for vm, _ in chosen):
         chosen, refused[NO_ADDRESS] = drop_without_address(connection, chosen)
     return chosen, refused

@@ -49,15 +49,18 @@ def placements_of_counts(counted: Mapping[tuple[UUID, UUID], int]) -> list[Place
 
 
 def drop_without_image_room(
-    connection: Connection, chosen: Sequence[tuple[Any, UUID]], now: datetime
+    connection: Connection,
+    chosen: Sequence[tuple[Any, UUID]],
+    now: datetime,
+    disk_gib: Mapping[UUID, int],
 ) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
     """Drop (VM, host) pairs whose image has no room on the host; return the others, and these.
 
     Requests of dropped pairs avoid such a host for a while, or the next round would choose it
-    again.
+    again. ``disk_gib`` has the sizes of the volumes that a VM is placed with.
     """
     amounts = demands(connection, {vm.vm_type_id for vm, _ in chosen})
-    full = pairs_without_room(connection, chosen, amounts)
+    full = pairs_without_room(connection, chosen, amounts, disk_gib)
     parts = Counter(
         (vm.request_id, host_id) for vm, host_id in chosen if (vm.image_id, host_id) in full
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
@@ -189,11 +190,12 @@ def drop_over_quota(
     connection: Connection,
     chosen: Sequence[tuple[Any, UUID]],
     limited: Mapping[UUID, Sequence[UUID]],
+    disk_gib: Mapping[UUID, int] = MappingProxyType({}),
 ) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
     """Drop (VM, host) pairs beyond quotas; return the others, and the dropped ones as placements.
 
     The present quotas apply, which may be lower than those that the round read. ``limited`` is the
-    result of `lock_limited_nodes`.
+    result of `lock_limited_nodes`, ``disk_gib`` the sizes of the volumes that a VM is placed with.
     """
     keys = {key for path in limited.values() for key in path}
     if not keys:
@@ -208,6 +210,8 @@ def drop_over_quota(
     beyond: Counter[tuple[UUID, UUID]] = Counter()
     for vm, host_id in chosen:
         wanted, path = amounts[vm.vm_type_id], limited.get(vm.tenant_id, ())
+        if more := disk_gib.get(vm.id):
+            wanted = Counter(wanted) + Counter(disk_gib=more)
         if any(
             wanted.get(resource, 0) and used[key][resource] + wanted[resource] > limit
             for key in path

@@ -1,8 +1,7 @@
 """Volumes: disks of tenants that outlive their VMs."""
 
-from registry.records.volumes import Volume, VolumeClaim, VolumeStep
+from registry.records.volumes import MAX_ATTACHED, MAX_SIZE_GIB, Volume, VolumeClaim, VolumeStep
 from registry.volumes.host_files import serial_of_volume
-from registry.volumes.volumes import MAX_ATTACHED, MAX_SIZE_GIB
 
 __all__ = [
     "MAX_ATTACHED",

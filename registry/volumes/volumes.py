@@ -6,6 +6,7 @@ it stays. Workers change the file and the guest's disk, a step at a time (`regis
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -42,7 +43,7 @@ from registry.db.schema import (
     volumes,
 )
 from registry.errors import ConflictError, DuplicateError, NotFoundError
-from registry.ledger.volume_changes import change_volume
+from registry.ledger.volume_changes import change_volume, unbind_volume
 from registry.lifecycle import (
     OPEN_MOVES,
     WITH_DOMAIN,
@@ -51,17 +52,12 @@ from registry.lifecycle import (
     VolumeEvent,
     VolumeState,
 )
-from registry.records.volumes import Volume
+from registry.records.volumes import MAX_ATTACHED, MAX_OF_TENANT, MAX_SIZE_GIB, Volume
 from registry.tenancy.quota_use import check_amounts
 from registry.tenancy.tree import key_query, lock_requesting_tenant
 from registry.volumes.trouble import volume_trouble
 
-MAX_SIZE_GIB: Final = 1 << 20
-#: Volumes of one VM: each takes a slot of its machine's bus.
-MAX_ATTACHED: Final = 16
-#: Volumes of one tenant that are not removed.
-MAX_OF_TENANT: Final = 10_000
-
+_WAITING = vms.alias("waiting")
 _SELECT: Final[Select[Any]] = (
     select(
         volumes,
@@ -72,11 +68,13 @@ _SELECT: Final[Select[Any]] = (
         hosts.c.pool_silent_since,
         vms.c.name.label("vm"),
         vms.c.observed,
+        _WAITING.c.name.label("waiting_vm"),
     )
     .select_from(volumes)
     .join(tenants, tenants.c.id == volumes.c.tenant_id)
     .outerjoin(hosts, hosts.c.id == volumes.c.host_id)
     .outerjoin(vms, vms.c.id == volumes.c.vm_id)
+    .outerjoin(_WAITING, _WAITING.c.id == volumes.c.bound_vm_id)
 )
 
 
@@ -204,7 +202,7 @@ class Volumes:
             row = _lock_row(connection, id)
             if row.vm_id == vm_id and row.state != VolumeState.DETACHING.value:
                 return store_result(connection, _get_volume(connection, id))
-            _check_attachable(row)
+            _check_attachable(row, vm_id)
             now_there = _get_place(connection, vm_id, row.tenant_id)
             if now_there.host_id != place.host_id:
                 raise ConflictError(f"VM {place.name} changed its host just now: repeat the call")
@@ -226,11 +224,15 @@ class Volumes:
     def detach(self, id: UUID, *, actor: str) -> Volume:  # noqa: A002
         """Request that a worker takes a volume from its VM; a repeated call is no error.
 
-        A running guest has `DETACH_TIMEOUT_S` seconds to release the disk, else it keeps it.
+        A running guest has `DETACH_TIMEOUT_S` seconds to release the disk, else it keeps it. A VM
+        that waits for a host with the volume starts without it.
         """
         with self._database.write() as connection:
             row = _lock_row(connection, id)
-            if (row.state, VolumeEvent.DETACH_REQUESTED) in VOLUME.table:
+            if row.bound_vm_id is not None and row.vm_id is None:
+                now = db_now(connection)
+                record_events(connection, [unbind_volume(connection, row, now=now, actor=actor)])
+            elif (row.state, VolumeEvent.DETACH_REQUESTED) in VOLUME.table:
                 event = VolumeEvent.DETACH_REQUESTED
                 _carry_out_call(connection, row, event, now=db_now(connection), actor=actor)
             elif row.state == VolumeState.REMOVED.value:
@@ -244,13 +246,14 @@ class Volumes:
         Raises
         ------
         ConflictError
-            If a VM has it.
+            If a VM has it, or waits for a host with it.
         """
         with self._database.write() as connection:
             row = _lock_row(connection, id)
             if row.state not in _GOING:
-                if (row.state, VolumeEvent.REMOVE_REQUESTED) not in VOLUME.table:
-                    raise ConflictError(_why_busy(row, "removed"))
+                is_busy = (row.state, VolumeEvent.REMOVE_REQUESTED) not in VOLUME.table
+                if is_busy or row.bound_vm_id is not None:
+                    raise ConflictError(why_busy(row, "removed"))
                 event = VolumeEvent.REMOVE_REQUESTED
                 _carry_out_call(connection, row, event, now=db_now(connection), actor=actor)
             return store_result(connection, _get_volume(connection, id))
@@ -284,6 +287,20 @@ def _lock_row(connection: Connection, key: UUID) -> Row[Any]:
     return _get_row(connection, key)
 
 
+def lock_volumes_by_name(
+    connection: Connection, tenant_id: UUID, names: Sequence[str]
+) -> Sequence[Row[Any]]:
+    """Lock the volumes of a tenant that have these names, and return their rows."""
+    which = and_(
+        volumes.c.tenant_id == tenant_id,
+        volumes.c.name.in_(names),
+        volumes.c.state != VolumeState.REMOVED.value,
+    )
+    lock = select(volumes.c.id).where(which).order_by(volumes.c.id)
+    keys = connection.scalars(lock.with_for_update(key_share=True)).all()
+    return connection.execute(_SELECT.where(volumes.c.id.in_(keys))).all()
+
+
 def _get_place(connection: Connection, vm_id: UUID, tenant_id: UUID) -> Row[Any]:
     """Return a VM of a tenant with its place, or raise `NotFoundError`."""
     query = (
@@ -313,7 +330,7 @@ def _get_place(connection: Connection, vm_id: UUID, tenant_id: UUID) -> Row[Any]
     return row
 
 
-def _why_busy(row: Row[Any], what: str) -> str:
+def why_busy(row: Row[Any], what: str) -> str:
     """Return why a volume cannot be attached or removed in its present state."""
     if row.state == VolumeState.DETACHING.value:
         return (
@@ -327,13 +344,20 @@ def _why_busy(row: Row[Any], what: str) -> str:
         )
     if row.state == VolumeState.REMOVED.value:
         return f"volume {row.name} is removed"
+    if row.waiting_vm is not None:
+        return (
+            f"volume {row.name} cannot be {what}: VM {row.waiting_vm} waits for a host with it;"
+            f" detach it first (`fuga volume detach {row.name}`), or delete the request"
+        )
     return f"volume {row.name} cannot be {what} while it is {row.state}: repeat the call later"
 
 
-def _check_attachable(row: Row[Any]) -> None:
-    """Raise `ConflictError` unless a volume has no VM and no worker changes it."""
+def _check_attachable(row: Row[Any], vm_id: UUID) -> None:
+    """Raise `ConflictError` unless no VM has or waits with a volume, and no worker changes it."""
+    if row.bound_vm_id not in {None, vm_id}:
+        raise ConflictError(why_busy(row, "attached"))
     if (row.state, VolumeEvent.ATTACH_REQUESTED) not in VOLUME.table:
-        raise ConflictError(_why_busy(row, "attached"))
+        raise ConflictError(why_busy(row, "attached"))
 
 
 def _check_can_take(connection: Connection, row: Row[Any], place: Row[Any]) -> None:

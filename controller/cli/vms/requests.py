@@ -26,6 +26,7 @@ from controller.session.completion import (
     complete_request,
     complete_target,
     complete_vm_type,
+    complete_volume,
 )
 from controller.session.name_lookup import (
     LIVE_REQUEST,
@@ -39,6 +40,7 @@ from controller.session.session import SearchOption, Session, list_command, pass
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import print_json, short_id
+from controller.terminal.sizes import parse_size_gib
 from controller.terminal.times import clock, parse_moment, time_since, time_until
 
 TimeoutOption = Annotated[float, typer.Option(help="Maximum seconds to wait", min=0, metavar="S")]
@@ -152,6 +154,14 @@ def _parse_priority(given: str) -> int:
         raise BadInputError(
             f"--priority {given!r}: wanted {names}, or a whole number; the highest goes first"
         ) from None
+
+
+def _parse_new_volume(given: str) -> dict[str, Any]:
+    """Parse NAME:SIZE."""
+    name, colon, size = given.partition(":")
+    if not colon or not name:
+        raise BadInputError(f"--new-volume {given!r}: type NAME:SIZE, such as data:100GiB")
+    return {"name": name, "size_gib": parse_size_gib("--new-volume", size)}
 
 
 REQUEST_COLUMNS = (
@@ -285,6 +295,20 @@ def request(
         str | None,
         typer.Option(metavar="NAME", help="Draw on this reservation (see `fuga reservations`)"),
     ] = None,
+    volume: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Start its only VM with this volume; repeatable",
+            autocompletion=complete_volume,
+        ),
+    ] = None,
+    new_volume: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME:SIZE", help="Create a volume for each VM, such as data:100GiB; repeatable"
+        ),
+    ] = None,
     label: LabelOption = None,
     ttl: TtlOption = None,
     wait: Annotated[
@@ -305,6 +329,8 @@ def request(
         "hostname": hostname,
         "priority": None if priority is None else _parse_priority(priority),
         "spot": spot or None,
+        "volumes": volume or None,
+        "new_volumes": [_parse_new_volume(each) for each in new_volume or ()] or None,
     }
     body |= {key: value for key, value in given.items() if value is not None}
     if reservation is not None:

@@ -197,6 +197,8 @@ def _status_lines(volume: Mapping[str, Any]) -> list[str]:
         lines.append(" on ".join(place))
     if volume["vm"] is not None:
         lines.append(f"in the guest: {device_path(volume)}")
+    if volume["waiting_vm"] is not None and volume["vm"] is None:
+        lines.append(f"VM {volume['waiting_vm']} waits for a host with it")
     if volume["trouble"] is not None:
         lines.append(volume["trouble"])
     if volume["last_error"] is not None:

@@ -49,7 +49,7 @@ router = APIRouter(
 MAX_PER_BATCH: Final = 64
 _ADAPTER: Final = TypeAdapter(Request)
 _FIELDS: Final[Mapping[str, str]] = MappingProxyType(
-    {"VM type": "vm_type", "host": "hosts", "reservation": "reservation"}
+    {"VM type": "vm_type", "host": "hosts", "reservation": "reservation", "volume": "volumes"}
 )
 
 
@@ -91,6 +91,8 @@ async def ask_for_vms(
         spot=body.spot,
         reservation=body.reservation,
         max_count=body.max_count,
+        volumes=body.volumes,
+        new_volumes=[each.as_volume() for each in body.new_volumes],
     )
     spec = check_spec(spec)
 

@@ -30,7 +30,8 @@ from controller.rest.schemas.values import (
 from controller.settings import FAILURE_DOMAIN
 from registry import RequestState, VmState
 from registry.ledger import MAX_TIMEOUT_S
-from registry.requests import MAX_PRIORITY, MembershipRule, Rules
+from registry.requests import MAX_PRIORITY, MembershipRule, NewVolume, Rules
+from registry.volumes import MAX_ATTACHED, MAX_SIZE_GIB
 
 
 class MembershipInput(Input):
@@ -68,6 +69,17 @@ class RulesInput(Input):
             affinity=None if self.affinity is None else self.affinity.as_rule(),
             spread=self.spread,
         )
+
+
+class NewVolumeInput(Input):
+    """A volume to create for each VM of a request."""
+
+    name: Name = Field(description="With several VMs each volume has its VM's number: data-1.")
+    size_gib: Annotated[int, Field(ge=1, le=MAX_SIZE_GIB)]
+
+    def as_volume(self) -> NewVolume:
+        """Return the volume as a request has it."""
+        return NewVolume(name=self.name, size_gib=self.size_gib)
 
 
 class RequestInput(Input):
@@ -126,6 +138,13 @@ class RequestInput(Input):
     )
     reservation: Annotated[UUID, Field(strict=False)] | None = Field(
         None, description="Reservation of the tenant to draw on, from its beginning to its end."
+    )
+    volumes: Annotated[list[Name], Field(max_length=MAX_ATTACHED)] = Field(
+        default=[],
+        description="Names of volumes that its only VM starts with, where their files are.",
+    )
+    new_volumes: Annotated[list[NewVolumeInput], Field(max_length=MAX_ATTACHED)] = Field(
+        default=[], description="Volumes to create for each VM; their size is part of its demand."
     )
 
 

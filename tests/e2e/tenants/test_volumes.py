@@ -243,3 +243,28 @@ def test_a_read_only_token_changes_no_volume(api: Api, vm: str) -> None:
         reader.delete(path),
     ):
         the_problem(refused, 403, "forbidden")
+
+
+def test_a_request_brings_volumes_and_creates_new_ones(api: Api, vm: str) -> None:
+    create(api.tenant_a)
+    create(api.tenant_b, "theirs")
+    new = [{"name": "scratch", "size_gib": 5}]
+    body = {"vm_type": "small", "count": 1, "name": "db", "volumes": ["data"], "new_volumes": new}
+
+    wrong = api.tenant_a.post("/v1/requests", json={**body, "volumes": ["theirs"]})
+    assert places(the_problem(wrong, 422, "invalid")) == ["#/volumes"]
+    key = {"Idempotency-Key": "once"}
+    made = [api.tenant_a.post("/v1/requests", json=body, headers=key) for _ in range(2)]
+
+    assert [each.status_code for each in made] == [201, 201]
+    assert made[0].json() == made[1].json()
+    assert (made[0].json()["volumes"], made[0].json()["new_volumes"]) == (["data"], new)
+    found = api.tenant_a.get("/v1/volumes").json()["items"]
+    assert [(each["name"], each["waiting_vm"]) for each in found] == [
+        ("data", "db-1"),
+        ("scratch", "db-1"),
+    ]
+    refused = the_problem(api.tenant_a.delete(f"/v1/volumes/{found[0]['id']}"), 409, "conflict")
+    assert "VM db-1 waits for a host with it" in refused["detail"]
+    api.tenant_a.delete(f"/v1/requests/{made[0].json()['id']}")
+    assert names(api.tenant_a) == ["data"]

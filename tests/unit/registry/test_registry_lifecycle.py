@@ -126,16 +126,16 @@ GRIDS = {
     removing  -         -         -        -           -       -      -       removing
     """,
     "VOLUME": """
-                attach_requested created   attached attach_failed detach_requested detached  unanswered withdrawn vm_gone     remove_requested absent  disk_gone lost
-    unplaced    creating         -         -        -             -                -         -          -         -           removed          -       -         -
-    creating    -                attaching -        withdrawing   withdrawing      -         -          -         withdrawing -                -       -         -
-    attaching   -                -         attached detaching     detaching        -         -          -         available   -                -       -         -
-    attached    -                -         -        -             detaching        -         -          -         available   -                -       attaching -
-    detaching   -                -         -        -             detaching        available attaching  -         available   -                -       -         -
-    available   attaching        -         -        -             -                -         -          -         -           removing         -       -         removed
-    withdrawing -                -         -        -             -                -         -          unplaced  -           -                -       -         unplaced
-    removing    -                -         -        -             -                -         -          -         -           -                removed -         removed
-    removed     -                -         -        -             -                -         -          -         -           -                -       -         -
+                attach_requested created   attached attach_failed detach_requested detached  unanswered withdrawn vm_gone     remove_requested absent  disk_gone lost     not_built
+    unplaced    creating         -         -        -             -                -         -          -         -           removed          -       -         -        -
+    creating    -                attaching -        withdrawing   withdrawing      -         -          -         withdrawing -                -       -         -        unplaced
+    attaching   -                -         attached detaching     detaching        -         -          -         available   -                -       -         -        -
+    attached    -                -         -        -             detaching        -         -          -         available   -                -       attaching -        -
+    detaching   -                -         -        -             detaching        available attaching  -         available   -                -       -         -        -
+    available   attaching        -         -        -             -                -         -          -         -           removing         -       -         removed  -
+    withdrawing -                -         -        -             -                -         -          unplaced  -           -                -       -         unplaced -
+    removing    -                -         -        -             -                -         -          -         -           -                removed -         removed  -
+    removed     -                -         -        -             -                -         -          -         -           -                -       -         -        -
     """,  # noqa: E501 - a column for each event
     "SLOT_LOOP": """
              pause   resume

@@ -29,6 +29,7 @@ def a_volume(**changes: Any) -> dict[str, Any]:
         "host": None,
         "vm_id": None,
         "vm": None,
+        "waiting_vm": None,
         "last_error": None,
         "trouble": None,
         "created_at": "2026-01-01T00:00:00Z",
@@ -113,6 +114,27 @@ def test_a_volume_shows_the_path_of_its_disk_in_the_guest(api: HttpApi, fuga: Fu
         "vm web-1 on host host-1",
         "in the guest: /dev/disk/by-id/virtio-0193a444000070008000",
     ]
+
+
+def test_a_volume_shows_the_vm_that_waits_with_it(api: HttpApi, fuga: Fuga) -> None:
+    api.on_list("/v1/volumes", a_volume(waiting_vm="db-1"))
+
+    ended = fuga("volume", "show", "data")
+
+    assert ended.out.splitlines()[1:] == ["VM db-1 waits for a host with it"]
+
+
+def test_a_request_brings_volumes(api: HttpApi, fuga: Fuga) -> None:
+    api.on("POST", "/v1/requests", a_request(count=1), status=201)
+
+    fuga("request", "small", "--volume", "data", "--volume=logs", "--new-volume", "tmp:1TiB")
+
+    (asked,) = api.calls("POST", "/v1/requests")
+    assert asked.body["volumes"] == ["data", "logs"]
+    assert asked.body["new_volumes"] == [{"name": "tmp", "size_gib": 1024}]
+    for given in ("tmp", ":5", "tmp:"):
+        ended = fuga("request", "small", f"--new-volume={given}")
+        assert (ended.status, "--new-volume" in ended.err, "type" in ended.err) == (2, True, True)
 
 
 def test_a_volume_is_found_by_name_and_by_parts_of_its_id(api: HttpApi, fuga: Fuga) -> None:
