@@ -19,14 +19,12 @@ from registry.ledger.failure_policy import (
     is_replaced,
 )
 from registry.ledger.shared_disks import shared_pool_of
-from registry.reconciliation import Difference, Remedy
 from registry.records.hosts import (
     DomainReport,
     Fence,
     FenceOrder,
     Host,
     HostAccess,
-    HostDifference,
     HostMap,
     HostReport,
     HostsRead,
@@ -43,7 +41,6 @@ __all__ = [
     "DEFAULT_URI_POLICY",
     "OPEN_DANGER",
     "CredentialFiles",
-    "Difference",
     "DomainReport",
     "FailurePolicy",
     "Fence",
@@ -52,7 +49,6 @@ __all__ = [
     "HostAccess",
     "HostAccessMethod",
     "HostCredentials",
-    "HostDifference",
     "HostIdentity",
     "HostMap",
     "HostReport",
@@ -64,7 +60,6 @@ __all__ = [
     "MissPolicy",
     "MonitorRecord",
     "NewHost",
-    "Remedy",
     "UriPolicy",
     "WatchedHost",
     "access_method_of",

@@ -11,7 +11,7 @@ from controller.rest.pages.openapi import problem_responses
 from controller.rest.schemas.hosts import RepairInput
 from controller.rest.schemas.values import Name, PageOf
 from registry.db import Page
-from registry.hosts import HostDifference
+from registry.differences import HostDifference
 
 router = APIRouter(tags=["hosts"], dependencies=[Security(bearer)], route_class=BoundedRoute)
 

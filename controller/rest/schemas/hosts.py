@@ -22,7 +22,7 @@ from controller.rest.schemas.values import (
     SshHostKeys,
     Uri,
 )
-from registry.hosts import Difference
+from registry.differences import Difference
 
 
 class HostInput(Input):

@@ -11,7 +11,7 @@ from hypervisor import domain_name
 from lab.cluster import LabHost
 from registry import ConflictError
 from registry.admin.backup import backup
-from registry.hosts import Difference
+from registry.differences import Difference
 from tests.integration.workers.site import Site, domain_states, open_site, virsh
 from tests.servers.lab_hosts import driver_hosts  # noqa: F401
 from tests.servers.running import eventually

@@ -23,7 +23,8 @@ from registry import (
     VolumeState,
 )
 from registry.admin.retention import Periods
-from registry.hosts import Difference, DomainReport, Host
+from registry.differences import Difference
+from registry.hosts import DomainReport, Host
 from registry.tasks import Build
 from registry.volumes import MAX_ATTACHED, Volume, VolumeStep
 from tests.raw_sql import REFUSED, RawSql

@@ -10,7 +10,7 @@ import pytest
 from lab import cluster
 from registry import HostHealth
 from registry.audit import Event
-from registry.hosts import Difference
+from registry.differences import Difference
 from tests.integration.workers.site import Site, domain_states, open_site, virsh
 from tests.register import take_lease
 from tests.servers.lab_hosts import LabCluster, lab_cluster  # noqa: F401

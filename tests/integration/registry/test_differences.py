@@ -9,7 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from registry import AnotherMachineError, AssignmentState, ConflictError, Registry, VmDesiredEvent
-from registry.hosts import Difference, Host
+from registry.differences import Difference
+from registry.hosts import Host
 from registry.networks import NetworkSource
 from registry.tasks import Build
 from tests.register import (

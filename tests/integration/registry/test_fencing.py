@@ -23,7 +23,8 @@ from registry import (
     StaleEpochError,
     VmDesiredEvent,
 )
-from registry.hosts import Difference, DomainReport, Host, Remedy
+from registry.differences import Difference, Remedy
+from registry.hosts import DomainReport, Host
 from registry.ledger.failure_policy import FailurePolicy, failure_policy_of, is_replaced
 from registry.rounds import Lease
 from tests.raw_sql import RawSql

@@ -13,7 +13,8 @@ import pytest
 
 from registry import AnotherMachineError, ConflictError, InvalidError, MoveRefusedError, Registry
 from registry.db.engine import Database
-from registry.hosts import Difference, Host, HostReport
+from registry.differences import Difference
+from registry.hosts import Host, HostReport
 from registry.hosts.machines import _candidate_machines
 from registry.lifecycle import HostAdminEvent
 from tests.raw_sql import RawSql
