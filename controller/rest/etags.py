@@ -62,6 +62,9 @@ VERSIONED: Final[Mapping[str, VersionedResource]] = MappingProxyType(
             "quota", lambda registry, name: registry.quotas.get(name)
         ),
         "vms": VersionedResource("vm", lambda registry, key: registry.vms.get(key), UUID),
+        "volumes": VersionedResource(
+            "volume", lambda registry, key: registry.volumes.get(key), UUID
+        ),
     }
 )
 
@@ -80,7 +83,6 @@ UNVERSIONED: Final = frozenset(
         "ssh-keys",
         "token",
         "tokens",
-        "volumes",
         "what-ifs",
     }
 )

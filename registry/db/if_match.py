@@ -15,7 +15,7 @@ from sqlalchemy import Column, Connection, select
 
 from registry.db.dialect import has_one_writer
 from registry.db.locks import lock_tenants, lock_vms
-from registry.db.schema import hosts, networks, requests, tenants, vms
+from registry.db.schema import hosts, networks, requests, tenants, vms, volumes
 
 #: The key column of each kind of resource with preconditions.
 _KEYS: Final[Mapping[str, Column[Any]]] = {
@@ -25,6 +25,7 @@ _KEYS: Final[Mapping[str, Column[Any]]] = {
     "request": requests.c.id,
     "tenant": tenants.c.name,
     "vm": vms.c.id,
+    "volume": volumes.c.id,
 }
 
 

@@ -994,6 +994,7 @@ volumes = Table(
     Column("tenant_id", Uuid, ForeignKey("tenants.id"), nullable=False),
     Column("name", Name, nullable=False),
     Column("size_gib", BigInteger, nullable=False),
+    Column("protected", Boolean(create_constraint=False), nullable=False, server_default=false()),
     Column("state", State, nullable=False),
     # Whose pool has the file; null: none.
     Column("host_id", Uuid, ForeignKey("hosts.id")),

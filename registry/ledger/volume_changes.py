@@ -58,13 +58,15 @@ def unbind_volumes(
 ) -> list[dict[str, Any]]:
     """Give back the volumes that requests brought for VMs which are gone; return the event rows.
 
-    Volumes that a request created, and whose files were never made, end with their VMs.
+    Volumes that a request created, and whose files were never made, end with their VMs unless they
+    are protected.
     """
     history: list[dict[str, Any]] = []
     for some in chunks(sorted(vm_ids)):
         which = is_any_of(connection, volumes.c.bound_vm_id, some)
         for row in _lock_volumes(connection, which):
-            if row.created_by_request and row.state == VolumeState.UNPLACED:
+            unmade = row.created_by_request and row.state == VolumeState.UNPLACED
+            if unmade and not row.protected:
                 event = VolumeEvent.REMOVE_REQUESTED
                 history.append(change_volume(connection, row, event, now=now, actor=actor)[1])
             else:

@@ -8,6 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from registry.lifecycle import VolumeState
+from registry.records.fields import Observed, Settable
 from registry.records.hosts import HostAccess
 
 #: Seconds that a guest has to release a disk, after which it keeps the disk.
@@ -23,19 +24,21 @@ MAX_OF_TENANT: Final = 10_000
 class Volume:
     """A disk that outlives VMs. Its VM and host are those of its present state."""
 
-    id: UUID
-    name: str
-    tenant: str
-    size_gib: int
-    state: VolumeState
-    host: str | None  #: whose pool has its file; None: none yet
-    vm_id: UUID | None
-    vm: str | None  #: name of that VM
-    waiting_vm: str | None  #: name of the VM whose request brings it, until it is attached there
-    last_error: str | None
-    trouble: str | None  #: why its host or VM keeps it from being used or changed now
-    created_at: datetime
-    removed_at: datetime | None
+    id: Observed[UUID]
+    name: Settable[str]
+    tenant: Settable[str]
+    size_gib: Settable[int]
+    protected: Settable[bool]  #: whether its removal is refused
+    state: Observed[VolumeState]
+    host: Observed[str | None]  #: whose pool has its file; None: none yet
+    vm_id: Settable[UUID | None]
+    vm: Observed[str | None]  #: name of that VM
+    #: name of the VM whose request brings it, until it is attached there
+    waiting_vm: Observed[str | None]
+    last_error: Observed[str | None]
+    trouble: Observed[str | None]  #: why its host or VM keeps it from being used or changed now
+    created_at: Observed[datetime]
+    removed_at: Observed[datetime | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, Select, and_, func, insert, select
+from sqlalchemy import Connection, Row, Select, and_, func, insert, select, update
 
 from registry.audit.changes import VOLUME
 from registry.audit.events import record_event, record_events
@@ -240,17 +240,51 @@ class Volumes:
             return store_result(connection, _get_volume(connection, id))
 
     @retry_on_rollback
+    def change(self, id: UUID, *, protected: bool, actor: str) -> Volume:  # noqa: A002
+        """Protect a volume from removal, or take that back.
+
+        Raises
+        ------
+        ConflictError
+            If it is removed.
+        """
+        with self._database.write() as connection:
+            row = _lock_row(connection, id)
+            if row.state in _GOING:
+                raise ConflictError(f"volume {row.name} is {row.state}")
+            if row.protected != protected:
+                mine = update(volumes).where(volumes.c.id == id)
+                connection.execute(mine.values(protected=protected))
+                now, data = db_now(connection), {"name": row.name, "protected": protected}
+                record_event(
+                    connection,
+                    now,
+                    actor,
+                    "volume_updated",
+                    "volume",
+                    id,
+                    tenant=row.tenant,
+                    data=data,
+                )
+            return _get_volume(connection, id)
+
+    @retry_on_rollback
     def remove(self, id: UUID, *, actor: str) -> Volume:  # noqa: A002
         """Remove a volume and what is on it; a repeated call is no error.
 
         Raises
         ------
         ConflictError
-            If a VM has it, or waits for a host with it.
+            If a VM has it, or waits for a host with it, or it is protected.
         """
         with self._database.write() as connection:
             row = _lock_row(connection, id)
             if row.state not in _GOING:
+                if row.protected:
+                    raise ConflictError(
+                        f"volume {row.name} is protected from removal: `fuga volume set {row.name}"
+                        " --no-protected` takes that back"
+                    )
                 is_busy = (row.state, VolumeEvent.REMOVE_REQUESTED) not in VOLUME.table
                 if is_busy or row.bound_vm_id is not None:
                     raise ConflictError(why_busy(row, "removed"))

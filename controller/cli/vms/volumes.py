@@ -12,7 +12,7 @@ from controller.session.name_lookup import LookupTarget, find_vm_of_tenant, find
 from controller.session.polling import poll_attempts, progress
 from controller.session.session import SearchOption, Session, list_command, pass_session
 from controller.terminal.columns import Column, field
-from controller.terminal.errors import CliError, WaitExpiredError
+from controller.terminal.errors import BadInputError, CliError, WaitExpiredError
 from controller.terminal.output import short_id
 from controller.terminal.sizes import parse_size_gib
 from plain_text import join_names, plain
@@ -57,7 +57,10 @@ COLUMNS = (
     field("host"),
     field("tenant", spare=1),
 )
-#: In lists with a volume that waits or failed.
+#: In lists with a volume that is protected, that waits, or that failed.
+PROTECTED_COLUMN = Column(
+    "protected", lambda volume: "yes" if volume["protected"] else None, spare=-3
+)
 ERROR_COLUMN = Column("last error", _error_text, prose=True)
 
 
@@ -112,7 +115,11 @@ def list_volumes(
     )
     session.show(
         found,
-        (*COLUMNS, ERROR_COLUMN) if any(map(_error_text, found)) else COLUMNS,
+        (
+            *COLUMNS,
+            *((PROTECTED_COLUMN,) if any(each["protected"] for each in found) else ()),
+            *((ERROR_COLUMN,) if any(map(_error_text, found)) else ()),
+        ),
         empty="no such volumes."
         if narrowed
         else "no volumes. Create one with `fuga volume create data --size 100GiB`.",
@@ -125,6 +132,26 @@ def show_volume(session: Session, volume: VolumeArgument, tenant: TenantOption =
     """Show a volume, and the path of its disk in a guest."""
     found = find_volume(session.api, volume, tenant)
     session.answer(found, *_status_lines(found))
+
+
+@app.command("set")
+@pass_session
+def set_volume(
+    session: Session,
+    *,
+    volume: VolumeArgument,
+    protected: Annotated[
+        bool | None,
+        typer.Option("--protected/--no-protected", help="Refuse to remove it, or no longer"),
+    ] = None,
+    tenant: TenantOption = None,
+) -> None:
+    """Protect a volume from removal, or take that back."""
+    if protected is None:
+        raise BadInputError("nothing to change: give --[no-]protected")
+    found = find_volume(session.api, volume, tenant)
+    changed = session.api.patch(f"volumes/{found['id']}", {"protected": protected})
+    session.answer(changed, *_status_lines(changed))
 
 
 @app.command("attach")
@@ -190,7 +217,7 @@ def _status_lines(volume: Mapping[str, Any]) -> list[str]:
     """Return lines about a volume: its state, its place, and its disk in a guest."""
     lines = [
         f"volume {volume['name']} ({short_id(volume['id'])}): {_size_text(volume)} of tenant"
-        f" {volume['tenant']}, {volume['state']}"
+        f" {volume['tenant']}, {volume['state']}" + (", protected" if volume["protected"] else "")
     ]
     place = [f"{kind} {volume[kind]}" for kind in ("vm", "host") if volume[kind] is not None]
     if place:

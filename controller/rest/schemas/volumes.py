@@ -10,6 +10,7 @@ from pydantic import Field
 
 from controller.rest.schemas.values import Input, Name, SearchQuery
 from registry import VolumeState
+from registry.db import FieldRole
 from registry.volumes import MAX_SIZE_GIB, serial_of_volume
 from registry.volumes import Volume as StoredVolume
 
@@ -19,7 +20,9 @@ class Volume(StoredVolume):
     """A disk that outlives VMs. Its VM and host are those of its present state."""
 
     serial: Annotated[
-        str, Field(description="In a guest, the disk is /dev/disk/by-id/virtio-SERIAL.")
+        str,
+        FieldRole.OBSERVED,
+        Field(description="In a guest, the disk is /dev/disk/by-id/virtio-SERIAL."),
     ]
 
     @classmethod
@@ -37,6 +40,12 @@ class VolumeInput(Input):
     tenant: Name | None = Field(
         None, description="Required for operators; a tenant may name itself."
     )
+
+
+class VolumeChange(Input):
+    """Change a volume."""
+
+    protected: bool = Field(description="Whether its removal is refused.")
 
 
 class VolumeAttachInput(Input):

@@ -78,7 +78,7 @@ def test_a_network_is_changed_only_as_it_was_read(api: Api):
 
 
 HOST, NETWORK, TENANT, QUOTA = "hosts/h1", "networks/lan", "tenants/a", "tenants/a/quota"
-BY_SSH, REQUEST, VM = "hosts/by-ssh", "requests/{request}", "vms/{vm}"
+BY_SSH, REQUEST, VM, VOLUME = "hosts/by-ssh", "requests/{request}", "vms/{vm}", "volumes/{volume}"
 #: Which field of which thing each call sets; the others are given when a thing is created.
 CHANGES: list[tuple[str, str, str, str, dict[str, Any]]] = [
     (HOST, "admin", "PATCH", "", {"admin": "draining"}),
@@ -103,6 +103,7 @@ CHANGES: list[tuple[str, str, str, str, dict[str, Any]]] = [
     (REQUEST, "count", "PATCH", "", {"count": 3}),
     (VM, "labels", "PATCH", "", {"labels": {"env": "test"}}),
     (VM, "desired", "POST", "/stop", {}),
+    (VOLUME, "protected", "PATCH", "", {"protected": True}),
 ]
 
 
@@ -121,7 +122,9 @@ def a_site(api: Api) -> dict[str, str]:
     request = api.registry.requests.get(UUID(made.json()["id"]))
     placed = place(api.registry, request, host, 2)
     build = run_vm(api.registry, placed.assignment_ids[0])
-    return {"request": str(request.id), "vm": str(build.vm_id)}
+    volume = api.tenant_a.post("/v1/volumes", json={"name": "data", "size_gib": 1})
+    assert volume.status_code == 201, volume.text
+    return {"request": str(request.id), "vm": str(build.vm_id), "volume": volume.json()["id"]}
 
 
 @pytest.mark.parametrize("thing", dict.fromkeys(each[0] for each in CHANGES))

@@ -73,6 +73,21 @@ def test_a_volume_without_a_file_is_removed_at_once(api: Api) -> None:
     assert create(api.tenant_a)["id"] != made["id"]
 
 
+def test_a_protected_volume_is_not_removed_until_that_is_taken_back(api: Api) -> None:
+    path = f"/v1/volumes/{create(api.tenant_a)['id']}"
+    the_problem(api.tenant_b.patch(path, json={"protected": True}), 404, "not_found")
+
+    assert api.tenant_a.patch(path, json={"protected": True}).json()["protected"]
+
+    problem = the_problem(api.tenant_a.delete(path), 409, "conflict")
+    assert "`fuga volume set data --no-protected`" in problem["detail"]
+    [event] = api.tenant_a.get("/v1/events", params={"kind": "volume_updated"}).json()["items"]
+    assert event["data"] == {"name": "data", "protected": True}
+    assert not api.tenant_a.patch(path, json={"protected": False}).json()["protected"]
+    assert api.tenant_a.delete(path).json()["state"] == "removed"
+    the_problem(api.tenant_a.patch(path, json={"protected": True}), 409, "conflict")
+
+
 def test_another_tenants_volume_does_not_exist(api: Api, vm: str) -> None:
     foreign = f"/v1/volumes/{create(api.tenant_a)['id']}"
     unknown = f"/v1/volumes/{uuid.uuid4()}"

@@ -48,7 +48,7 @@ const KINDS = {
     what: "volume",
     command: "fuga volume remove",
     action: "Remove",
-    consequence: "Everything on them is gone. A volume that a VM has is refused: detach it first.",
+    consequence: "Everything on them is gone. A volume that a VM has is refused: detach it first. So is one that is protected.",
   },
   tokens: {
     what: "token",

@@ -30,6 +30,7 @@ const COLUMNS: Column<Volume>[] = [
     cell: (volume) => (
       <>
         <State word={volume.state} />
+        {volume.protected && <span class="why">protected from removal</span>}
         {errorOf(volume) && <span class="why">{plain(errorOf(volume))}</span>}
       </>
     ),
@@ -67,6 +68,7 @@ export function VolumesView() {
               <>
                 <AttachButton volumes={chosen} onDone={clear} />
                 <DetachButton volumes={chosen} onDone={clear} />
+                <ProtectButton volumes={chosen} onDone={clear} />
                 <DeleteButton things={chosen} path="volumes" onDone={clear} />
               </>
             )
@@ -167,6 +169,25 @@ function DetachButton({ volumes, onDone }: { volumes: Volume[]; onDone: () => vo
     >
       <p>Unmount it in the guest before. A guest that does not release the disk within a minute keeps it.</p>
     </ActionButton>
+  );
+}
+
+/** Protects volumes from removal; takes that back if all of them are protected. */
+function ProtectButton({ volumes, onDone }: { volumes: Volume[]; onDone: () => void }) {
+  const release = volumes.length > 0 && volumes.every((volume) => volume.protected);
+  const option = release ? "--no-protected" : "--protected";
+  const body = { protected: !release };
+  return (
+    <ActionButton
+      things={volumes}
+      action={release ? "Unprotect" : "Protect"}
+      disabled={volumes.length === 0}
+      nameOf={(volume) => volume.name}
+      act={(volume) => send("PATCH", pathOf(volume), { body })}
+      line={volumes.slice(0, 1).map((volume) => `fuga volume set ${shellWord(volume.name)} ${option}${ofTenant(volume)}`).join()}
+      call={(volume) => ({ method: "PATCH", path: pathOf(volume), body })}
+      onDone={onDone}
+    />
   );
 }
 

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from controller.host_aliases import Viewer
 from controller.rest.dependencies import RegistryDep, ViewerDep
+from controller.rest.etags import ETagDep
 from controller.rest.idempotency_keys import Creation, IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Caller, bearer
@@ -21,6 +22,7 @@ from controller.rest.schemas.values import PageOf
 from controller.rest.schemas.volumes import (
     Volume,
     VolumeAttachInput,
+    VolumeChange,
     VolumeDetachInput,
     VolumeInput,
     VolumesQuery,
@@ -76,17 +78,37 @@ def list_volumes(
 
 
 @router.get("/{id}", response_model=Volume, responses=problem_responses(404))
-def show_volume(id: UUID, caller: AnyCaller, reader: ViewerDep, registry: RegistryDep) -> Volume:  # noqa: A002
+def show_volume(
+    id: UUID,  # noqa: A002
+    caller: AnyCaller,
+    reader: ViewerDep,
+    registry: RegistryDep,
+    shown: ETagDep,
+) -> Volume:
     """Show a volume, also a removed one."""
     _check_owner(registry, id, caller)
-    return redact_volume(registry.volumes.get(id), reader)
+    return redact_volume(shown(registry.volumes.get(id)), reader)
+
+
+@router.patch("/{id}", response_model=Volume, responses=problem_responses(404, 409))
+def change_volume(
+    id: UUID,  # noqa: A002
+    body: VolumeChange,
+    caller: AnyCaller,
+    reader: ViewerDep,
+    registry: RegistryDep,
+) -> Volume:
+    """Protect a volume from removal, or take that back."""
+    _check_owner(registry, id, caller)
+    changed = registry.volumes.change(id, protected=body.protected, actor=caller.actor)
+    return redact_volume(changed, reader)
 
 
 @router.delete(
     "/{id}", status_code=202, response_model=Volume, responses=problem_responses(404, 409)
 )
 def remove_volume(id: UUID, caller: AnyCaller, reader: ViewerDep, registry: RegistryDep) -> Volume:  # noqa: A002
-    """Remove a volume that no VM has, and what is on it."""
+    """Remove a volume that no VM has and that is not protected, and what is on it."""
     _check_owner(registry, id, caller)
     return redact_volume(registry.volumes.remove(id, actor=caller.actor), reader)
 

@@ -10,6 +10,7 @@ import pytest
 
 from controller.rest.etags import VERSIONED, build_etag
 from controller.rest.pages.published import openapi_document
+from controller.rest.schemas.volumes import Volume
 from registry.db import FieldRole, field_roles, settable_fields
 from registry.hosts import Host
 from registry.networks import Network
@@ -20,7 +21,9 @@ from registry.usage import Budget
 DOCUMENT = openapi_document()
 PATHS: dict[str, Any] = DOCUMENT["paths"]
 SCHEMAS: dict[str, dict[str, Any]] = DOCUMENT["components"]["schemas"]
-RECORDS = {each.__name__: each for each in (Budget, Host, Network, Quota, Request, Tenant, Vm)}
+RECORDS = {
+    each.__name__: each for each in (Budget, Host, Network, Quota, Request, Tenant, Vm, Volume)
+}
 WITH_ETAG = sorted(
     path
     for path, operations in PATHS.items()

@@ -25,6 +25,7 @@ def a_volume(**changes: Any) -> dict[str, Any]:
         "name": "data",
         "tenant": "a",
         "size_gib": 100,
+        "protected": False,
         "state": "unplaced",
         "host": None,
         "vm_id": None,
@@ -286,6 +287,21 @@ def test_a_list_has_a_column_of_errors_where_there_are_some(api: HttpApi, fuga: 
     assert "last error" in listed
     assert ["its host does" in listed, "no space" in listed, "timeout" in listed] == [1, 1, 0]
     assert "its host does not answer\nlast error: timeout\n" in fuga("volume", "show", "data").out
+
+
+def test_a_volume_is_protected(api: HttpApi, fuga: Fuga) -> None:
+    protected = a_volume(protected=True)
+    api.on("PATCH", PATH, protected)
+    assert "protected" not in fuga("volume", "list").out
+
+    assert "unplaced, protected\n" in fuga("volume", "set", "data", "--protected").out
+
+    assert api.calls("PATCH", PATH)[0].body == {"protected": True}
+    fuga("volume", "set", "data", "--no-protected")
+    assert api.calls("PATCH", PATH)[1].body == {"protected": False}
+    assert "give --[no-]protected" in fuga("volume", "set", "data").err
+    api.on_list("/v1/volumes", protected, a_volume(name="logs"))
+    assert "protected" in fuga("volume", "list").out
 
 
 def test_a_tenant_without_volumes_reads_how_to_create_one(api: HttpApi, fuga: Fuga) -> None:
