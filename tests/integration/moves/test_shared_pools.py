@@ -246,9 +246,9 @@ def test_what_waits_with_a_disk_and_what_never_had_one_are_placed_apart(world: M
     views = world.registry.rounds.read_cluster(take_lease(world.registry)).requests
 
     assert [(each.count, each.shared_pool) for each in views] == [(1, "nfs"), (2, None)]
-    again = start(world, "h3", pool=None)
+    elsewhere = start(world, "h3", pool=None)
     [again] = start(world, "h2")
-    assert len(again) == 2
+    assert len(elsewhere) == 2
     assert len(disks(world, "h3")) == 2
     assert disks(world) == {f"fuga-{key}.qcow2"}
     assert world.registry.assignments.state(again) == AssignmentState.ACTIVE
