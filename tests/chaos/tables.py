@@ -209,6 +209,7 @@ _VOLUME = _steps("""
     unplaced     attach_requested  creating
     unplaced     remove_requested  removed
     creating     created           attaching
+    creating     not_built         unplaced
     creating     attach_failed     withdrawing
     creating     detach_requested  withdrawing
     creating     vm_gone           withdrawing

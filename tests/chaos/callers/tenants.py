@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from tests.chaos import guests
-from tests.chaos.callers.volumes import VolumeOwner
+from tests.chaos.callers.volumes import MOST, SIZE_GIB, VolumeOwner
 from tests.chaos.processes import WAIT_S
 from tests.chaos.record import Record
 from tests.chaos.site import IMAGE, TENANTS, TYPES, Site
@@ -25,6 +25,7 @@ ELASTIC_PART = 0.4  #: of the other requests, as long as a tenant has no elastic
 MAX_BORROWED = 4  #: VMs of an elastic request
 SCALE_PART = 0.15  #: of the times at which a tenant with an elastic request does anything
 IMAGE_PART = 0.5  #: of requests
+NEW_VOLUME_PART = 0.4  #: of requests of a tenant with few volumes
 VOLUME_PART = 0.35  #: of the times at which a tenant does anything
 RESERVE_PART = 0.15  #: of the times at which a tenant would ask
 _PAUSE_S = (0.5, 2.0)
@@ -109,12 +110,16 @@ class Tenant(VolumeOwner):
         if self.rng.random() < IMAGE_PART:
             body["image"] = IMAGE
             self.counts["VMs asked for with an image"] += count
+        volumes = reservation is None and len(self.volumes) < MOST
+        if volumes and self.rng.random() < NEW_VOLUME_PART:
+            body["new_volumes"] = [{"name": f"{name}-data", "size_gib": SIZE_GIB}]
+            self.counts["new volumes asked for"] += count
         if reservation is not None:
             body["reservation"] = reservation
         elif self.rng.random() < SPOT_PART:
             body["spot"] = True
             self.counts["spot VMs asked for"] += count
-        elif not self.elastic and self.rng.random() < ELASTIC_PART:
+        elif not self.elastic and "new_volumes" not in body and self.rng.random() < ELASTIC_PART:
             body["max_count"] = count + self.rng.randint(1, MAX_BORROWED)
         self.record.write(
             "asking",

@@ -28,11 +28,12 @@ SELECT v.id FROM vms v JOIN tenants t ON t.id = v.tenant_id
 class VolumeOwner(TokenHolder):
     """Someone with a token of a tenant, who has volumes."""
 
-    volumes: dict[str, str] = field(default_factory=dict)  #: names by id
+    volumes: dict[str, str] = field(default_factory=dict)  #: names by id, as it knows them
     _volume_number: int = 0
 
     def change_volumes(self) -> None:
-        """Create a volume, or attach, detach or remove one."""
+        """Create a volume, or attach, detach or remove one, of its requests as well."""
+        self._read_volumes()
         if not self.volumes or (len(self.volumes) < MOST and self.rng.random() < _CREATE_PART):
             self._create_volume()
             return
@@ -48,9 +49,15 @@ class VolumeOwner(TokenHolder):
 
     def remove_volumes(self) -> None:
         """Remove all volumes, each once no VM has it."""
+        self._read_volumes()
         for key in sorted(self.volumes):
             self._change_volume(key, "detach", {})
             self.site.eventually(lambda key=key: self._is_removed(key), within_s=_HEAL_S)
+
+    def _read_volumes(self) -> None:
+        """Note which volumes there are: those that a request created may end with it."""
+        items = self.call("GET", "/v1/volumes?limit=500").json()["items"]
+        self.volumes = {each["id"]: each["name"] for each in items if each["state"] != "removing"}
 
     def _is_removed(self, key: str) -> bool:
         self.site.switch_on_what_is_off()

@@ -112,6 +112,7 @@ _FREE = "vm_id = NULL, assignment_id = NULL"
         (_lack("opened"), {"torn attachment"}),
         (_set(f"state = 'available', {_FREE}"), {"torn attachment"}),
         (_set("state = 'detaching'"), {"torn attachment", "unfinished volume"}),
+        (_set("bound_vm_id = vm_id"), {"bound volume"}),
         (_note("volume removed"), {"lost volume"}),
         (
             lambda world: world.record.append({"what": "volume", "id": "0", "name": "other"}),

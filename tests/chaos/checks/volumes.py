@@ -22,7 +22,10 @@ def check_volumes(
 
 def lost_volumes(sql: Sql, record: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
     """What tenants were told of volumes, against what is registered."""
-    rows = {str(row["id"]): row for row in sql("SELECT id, name, state, last_error FROM volumes")}
+    rows = {
+        str(row["id"]): row
+        for row in sql("SELECT id, name, state, last_error, created_by_request FROM volumes")
+    }
     created = {each["id"]: each["name"] for each in record if each["what"] == "volume"}
     removed = {each["id"] for each in record if each["what"] == "volume removed"}
     for key, name in created.items():
@@ -32,10 +35,18 @@ def lost_volumes(sql: Sql, record: Sequence[Mapping[str, Any]]) -> Iterable[Find
             what = "its tenant removed it" if key in removed else "nobody removed it"
             yield Finding("lost volume", name, f"it is {rows[key]['state']}, and {what}")
     for key, row in rows.items():
-        if key not in created:
+        if key not in created and not row["created_by_request"]:
             yield Finding("unknown volume", row["name"], "it is there and nobody was told")
         if row["state"] not in _AT_REST:
             yield Finding("unfinished volume", row["name"], f"{row['state']}: {row['last_error']}")
+    for row in sql(
+        "SELECT d.name, v.name AS vm, v.desired, d.state FROM volumes d"
+        " JOIN vms v ON v.id = d.bound_vm_id"
+        " LEFT JOIN assignments a ON a.vm_id = v.id AND a.state = 'active'"
+        " WHERE v.desired = 'deleted' OR a.id IS NOT NULL"
+    ):
+        what = f"{row['state']}, and VM {row['vm']} ({row['desired']}) waits for it no longer"
+        yield Finding("bound volume", row["name"], what)
 
 
 def torn_attachments(sql: Sql, hosts: Sequence[HostSeen]) -> Iterable[Finding]:
