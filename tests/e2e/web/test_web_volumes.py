@@ -56,3 +56,30 @@ def test_a_volume_is_created_attached_detached_and_removed(
     assert carry_out(register, volume.id) == "removed"
     page.get_by_text("No volumes.").wait_for()
     assert tab.faults == []
+
+
+def test_requests_bring_volumes_and_create_new_ones(
+    tab: Tab, token_of_a: str, register: Registry
+) -> None:
+    register.volumes.create("old", tenant="a", size_gib=1, actor="test")
+    page = tab.page
+    tab.log_in(token_of_a, "#/ask", "Request VMs")
+    page.get_by_label("Name").fill("db")
+    page.get_by_role("combobox", name="Volume").select_option("old")
+    page.get_by_label("New volumes").fill("data:2, logs:1GiB")
+    line = "fuga request small -n 1 --name db --volume old --new-volume data:2GiB"
+    page.get_by_text(f"{line} --new-volume logs:1GiB").wait_for()
+    page.get_by_role("button", name="Request", exact=True).click()
+    page.get_by_role("heading", level=1, name="db").wait_for()
+
+    waiting = {each.name: each.waiting_vm for each in register.volumes.list(tenant="a").items}
+    assert waiting == dict.fromkeys(("old", "data", "logs"), "db-1")
+    tab.go("#/volumes", "Volumes")
+    row = page.get_by_role("row", name="old")
+    row.get_by_text("db-1, which waits for a host").wait_for()
+    page.get_by_role("checkbox", name="Choose old").check()
+    page.get_by_role("button", name="Detach").click()
+    dialog = page.get_by_role("dialog", name="Detach 1 volume?")
+    dialog.get_by_role("button", name="Detach").click()
+    row.get_by_text("db-1").wait_for(state="detached")
+    assert tab.faults == []

@@ -3,11 +3,12 @@ import { useMemo, useState } from "preact/hooks";
 import { newKey, send } from "../api/client";
 import { useLive, useNamesLike, useRows, useSettled } from "../api/live";
 import { session } from "../api/session";
-import type { Capacity, Request, RequestInput, Reservation, Quota, VmType } from "../api/types";
+import type { Capacity, Request, RequestInput, Reservation, Quota, VmType, Volume } from "../api/types";
 import { CountField, MostField } from "../parts/create_form";
 import { useSending } from "../parts/dialogs";
 import { Command, ProblemMessage } from "../parts/basics";
 import { go } from "../route";
+import { isFree } from "./volumes";
 import { amount, count, noun, range, shellWord } from "../words";
 
 interface Named {
@@ -23,6 +24,8 @@ interface Form {
   image: string;
   network: string;
   labels: string;
+  volume: string;
+  newVolumes: string;
   together: boolean;
   spot: boolean;
   reservation: string;
@@ -37,6 +40,8 @@ const EMPTY: Form = {
   image: "",
   network: "",
   labels: "",
+  volume: "",
+  newVolumes: "",
   together: false,
   spot: false,
   reservation: "",
@@ -50,6 +55,7 @@ export function RequestForm() {
   const images = useRows<Named & { state: string }>("images").data?.rows;
   const networks = useRows<Named>("networks").data?.rows;
   const reservations = useRows<Reservation>("reservations", [{ state: "in_force" }]).data?.rows;
+  const volumes = useRows<Volume>("volumes").data?.rows;
   const tenantsLike = useNamesLike(known?.more ? "tenants" : null, form.tenant);
   // Of a name that is still being typed there is nothing to ask.
   const named = !known?.more || tenantsLike.includes(form.tenant);
@@ -60,9 +66,12 @@ export function RequestForm() {
   // Of another type or tenant nothing can be drawn.
   const drawable = reservations?.filter((each) => each.vm_type === type && each.tenant === tenant && each.left > 0);
   const reservation = drawable?.find((each) => each.id === form.reservation);
+  // A volume has one VM, and comes into no reservation's room.
+  const free = volumes?.filter((each) => isFree(each) && each.tenant === tenant);
+  const brings = many === 1 && !reservation && free?.some((each) => each.name === form.volume);
   const body = useMemo<RequestInput>(
-    () => bodyOf(form, type, many, reservation?.id),
-    [form, type, many, reservation?.id],
+    () => bodyOf(brings ? form : { ...form, volume: "" }, type, many, reservation?.id),
+    [form, type, many, reservation?.id, brings],
   );
   // One key for one content: sending again after lost answers asks once.
   const key = useMemo(newKey, [JSON.stringify(body)]);
@@ -124,6 +133,15 @@ export function RequestForm() {
         </label>
         <Choice name="Image" none="the site's own" names={images?.filter((each) => each.state === "ready")} value={form.image} onChange={(image) => set({ image })} />
         <Choice name="Network" none="the host's own" names={networks} value={form.network} onChange={(network) => set({ network })} />
+        {many === 1 && !reservation && (
+          <Choice name="Volume" none="none" names={free} value={form.volume} onChange={(volume) => set({ volume })} />
+        )}
+        {!reservation && (
+          <label>
+            New volumes <span class="hint">(for each VM, which they outlive, in GiB, separated by commas)</span>
+            <input value={form.newVolumes} placeholder="data:100, logs:10" onInput={(event) => set({ newVolumes: event.currentTarget.value })} />
+          </label>
+        )}
         <label>
           Labels <span class="hint">(key=value, separated by commas)</span>
           <input value={form.labels} placeholder="tier=front, team=web" onInput={(event) => set({ labels: event.currentTarget.value })} />
@@ -235,12 +253,19 @@ function sizes(type: VmType): string {
     .join(", ");
 }
 
-function bodyOf(form: Form, type: string, many: number, reservation?: string): RequestInput {
-  const labels = form.labels
+const listed = (text: string): string[] =>
+  text
     .split(",")
     .map((each) => each.trim())
-    .filter(Boolean)
-    .map((each) => [each.split("=")[0] ?? "", each.split("=").slice(1).join("=")]);
+    .filter(Boolean);
+
+function bodyOf(form: Form, type: string, many: number, reservation?: string): RequestInput {
+  const labels = listed(form.labels).map((each) => [each.split("=")[0] ?? "", each.split("=").slice(1).join("=")]);
+  // A size that is no number is refused by the API, with the field's name.
+  const newVolumes = listed(reservation ? "" : form.newVolumes).map((each) => {
+    const size = (each.split(":")[1] ?? "").replace(/ *GiB$/i, "");
+    return { name: each.split(":")[0] ?? "", size_gib: size && Number.isFinite(Number(size)) ? Number(size) : size };
+  });
   return {
     vm_type: type,
     count: many,
@@ -252,6 +277,8 @@ function bodyOf(form: Form, type: string, many: number, reservation?: string): R
     ...(form.tenant ? { tenant: form.tenant } : {}),
     ...(form.image ? { image: form.image } : {}),
     ...(form.network ? { network: form.network } : {}),
+    ...(form.volume ? { volumes: [form.volume] } : {}),
+    ...(newVolumes.length ? { new_volumes: newVolumes } : {}),
     ...(labels.length ? { labels: Object.fromEntries(labels) } : {}),
   } as RequestInput;
 }
@@ -268,6 +295,8 @@ function commandOf(body: RequestInput): string {
   add("--name", body.name);
   add("--image", body.image);
   add("--network", body.network);
+  for (const name of body.volumes ?? []) add("--volume", name);
+  for (const each of body.new_volumes ?? []) add("--new-volume", `${each.name}:${each.size_gib}GiB`);
   for (const [key, value] of Object.entries(body.labels ?? {})) add("--label", `${key}=${String(value)}`);
   return words.map(shellWord).join(" ");
 }

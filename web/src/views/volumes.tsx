@@ -16,8 +16,10 @@ import { count, plain, shellWord } from "../words";
 
 const pathOf = (volume: Volume): string => `volumes/${encodeURIComponent(volume.id)}`;
 const ofTenant = (volume: Volume): string => (session.isOperator ? ` --tenant ${shellWord(volume.tenant)}` : "");
-const isFree = (volume: Volume): boolean => ["available", "unplaced"].includes(volume.state);
-const hasVm = (volume: Volume): boolean => ["creating", "attaching", "attached"].includes(volume.state);
+/** Whether a VM of a request waits for a host with a volume. */
+const isAwaited = (volume: Volume): boolean => volume.vm_id === null && volume.waiting_vm !== null;
+export const isFree = (volume: Volume): boolean => ["available", "unplaced"].includes(volume.state) && !isAwaited(volume);
+const hasVm = (volume: Volume): boolean => ["creating", "attaching", "attached"].includes(volume.state) || isAwaited(volume);
 const errorOf = (volume: Volume): string => volume.trouble ?? volume.last_error ?? "";
 
 const COLUMNS: Column<Volume>[] = [
@@ -37,8 +39,11 @@ const COLUMNS: Column<Volume>[] = [
   },
   {
     name: "VM",
-    value: (volume) => volume.vm ?? "",
-    cell: (volume) => (volume.vm_id ? <a href={to("vms", volume.vm_id)}>{volume.vm}</a> : "-"),
+    value: (volume) => volume.vm ?? volume.waiting_vm ?? "",
+    cell: (volume) => {
+      if (volume.vm_id) return <a href={to("vms", volume.vm_id)}>{volume.vm}</a>;
+      return volume.waiting_vm ? `${volume.waiting_vm}, which waits for a host` : "-";
+    },
   },
   { name: "Host", value: (volume) => volume.host ?? "", cell: (volume) => volume.host ?? "-" },
   {
