@@ -33,7 +33,7 @@ UNQUOTED: Final = frozenset(
     }
 )
 FOUND_SHOWN: Final = 120
-_FIELDS_SHOWN: Final = 20
+_FIELDS_SHOWN: Final = 24
 #: Fields whose members have names that callers choose.
 _OF_NAMES: Final = frozenset({"labels", "limits", "overrides", "ratios", "reserved", "resources"})
 #: Beginnings of Pydantic's messages: "Input should be a valid integer", ...
