@@ -19,7 +19,10 @@ CHANGES: dict[str, Callable[[Registry, UUID], object]] = {
     "delete": lambda register, key: register.requests.delete(key, actor=ACTOR),
 }
 #: Of `registry.db.locks`.
-ORDER = ("tenants", "hosts", "vm_groups", "vms", "assignments", "inventories", "requests")
+ORDER = (
+    *("tenants", "hosts", "vm_groups", "vms"),
+    *("assignments", "volumes", "inventories", "requests"),
+)
 LOCKED = re.compile(r"FROM (\w+).*FOR NO KEY UPDATE", re.DOTALL)
 
 
