@@ -55,6 +55,22 @@ _TENANTS: Final = """
         'id', gen_random_uuid(), 'name', given.name))).*
     FROM tenants first, unnest(%s::text[]) AS given (name)
 """
+#: Of VMs that no round has placed yet.
+_VOLUMES: Final = """
+    INSERT INTO volumes (id, tenant_id, name, size_gib, state, bound_vm_id, created_by_request,
+        due_at, changed_at, created_at)
+    SELECT gen_random_uuid(), tenant_id, number || ' of ' || id, 1, 'unplaced', id, true, now(),
+        now(), now()
+    FROM vms, generate_series(1, %s) AS number
+    WHERE NOT EXISTS (SELECT 1 FROM assignments WHERE vm_id = vms.id)
+"""
+_FILES: Final = """
+    UPDATE volumes SET state = 'available', host_id = known.id
+    FROM (SELECT id, row_number() OVER (ORDER BY id) - 1 AS number FROM hosts) known,
+        (SELECT id, row_number() OVER (ORDER BY id) AS number FROM volumes
+         WHERE state = 'unplaced') made
+    WHERE volumes.id = made.id AND known.number = made.number % (SELECT count(*) FROM hosts)
+"""
 _INVENTORIES: Final = """
     INSERT INTO inventories (host_id, resource)
     SELECT hosts.id, resources.name FROM hosts, resources ON CONFLICT DO NOTHING
@@ -148,6 +164,14 @@ def ask(loaded: Loaded, vms: int) -> None:
     with connected(loaded.url) as connection:
         type_of = np.sort(rng.choice(len(AMOUNTS), vms, p=OFTEN))
         _insert_requests(connection, loaded, type_of, state="pending")
+
+
+def bring_volumes(loaded: Loaded, each: int, *, with_files: bool) -> None:
+    """Bind so many volumes to each VM that waits, without files or with files on hosts in turn."""
+    with connected(loaded.url) as connection:
+        connection.execute(_VOLUMES, (each,))
+        if with_files:
+            connection.execute(_FILES)
 
 
 def run_what_was_placed(loaded: Loaded) -> None:

@@ -1,13 +1,15 @@
 """Print how long a whole round takes on PostgreSQL with fsync on, phase by phase.
 
-    python -m benchmarks.whole_rounds [--sizes 1250,5000,12500] [--policy fuga] [--spare host]
+    python -m benchmarks.whole_rounds [--sizes 1250,5000,12500] [--policy fuga]
+                                     [--spare host] [--volumes 1]
 
 For each number of hosts eight times as many VMs run, and eight tenths as many
 wait. The first round of a control centre reads everything; then all that it
 placed runs, as many VMs wait again, and the second round decides them (*later*);
 in the third a hundredth of them waits (*small*), as again in the fourth (*again*), before which
 little was written; in the fifth a single VM (*one*). With --spare two more rounds of the first
-size keep spare: the *first* that does, and a later one (*kept*). PostgreSQL is a server of its
+size keep spare: the *first* that does, and a later one (*kept*). With --volumes each VM of two more
+has so many: *new* ones, then ones with *files* on the hosts in turn. PostgreSQL is a server of its
 own with the settings of the operations guide.
 
 read      the register center, and its rows as arrays
@@ -36,7 +38,7 @@ from benchmarks.kit import parser, unless
 from benchmarks.placement.one_at_a_time import place_one_by_one
 from benchmarks.placement.phases import PHASES, Meter, MeteredDecider, MeteredStore, PhaseSeconds
 from benchmarks.placement.rounds import progress
-from benchmarks.registered import Loaded, ask, load, run_what_was_placed
+from benchmarks.registered import Loaded, ask, bring_volumes, load, run_what_was_placed
 from controller.rounds.inputs import RoundCache
 from controller.rounds.interfaces import PolicyChoice, RoundReport, Slot
 from controller.rounds.policy_process import PolicyProcess
@@ -59,6 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sizes=([1250, 5000, 12500], "numbers of hosts"),
         policy="fuga",
         spare=(None, "what may fail: host, zone or label:KEY"),
+        volumes=(0, "volumes of each VM that waits"),
     ).parse_args(argv)
     say = progress()
     sizes = given.sizes
@@ -67,7 +70,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     with postgres_server(DURABLE, on_disk=True) as server:
         for hosts in sizes:
             before = measure_size(
-                server, hosts, given.policy, before, last=hosts == sizes[-1], spare=given.spare
+                server,
+                hosts,
+                given.policy,
+                before,
+                last=hosts == sizes[-1],
+                spare=given.spare,
+                volumes=given.volumes,
             )
             say(f"{hosts} hosts measured")
 
@@ -93,6 +102,7 @@ def measure_size(
     *,
     last: bool,
     spare: str | None = None,
+    volumes: int = 0,
 ) -> dict[str, RoundFigures]:
     """Measure and print the rounds of one size."""
     running, pending = round(hosts * RUNNING_PER_HOST), round(hosts * PENDING_PER_HOST)
@@ -127,6 +137,14 @@ def measure_size(
                 run_what_was_placed(loaded)
             ratio = kept.taken["whole"].processor / found["later"].taken["whole"].processor
             print(f"{'':>15}a round that keeps spare takes {ratio:.2f} times a later one's time")
+        for name in ("new", "files") if volumes else ():
+            ask(loaded, pending)
+            bring_volumes(loaded, volumes, with_files=name == "files")
+            brought = rounds.run()
+            print_round(hosts, name, brought)
+            run_what_was_placed(loaded)
+            ratio = brought.taken["whole"].processor / found["later"].taken["whole"].processor
+            print(f"{'':>15}a round with such volumes takes {ratio:.2f} times a later one's time")
         if last:
             sample = sample_of(hosts)
             compare_with_one_at_a_time(loaded, rounds, found["later"], sample)
