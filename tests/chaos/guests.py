@@ -31,11 +31,13 @@ VOLUME_FILE = re.compile(r"fuga-volume-([0-9a-f-]{36})\.qcow2")
 
 # The place of all records is written once: a count needs no room in a pool that is full.
 # A disk may be exchanged for another of the same name at any moment: what is open is compared
-# with its serial number only then, and each read and write has an open file of its own.
+# with its serial number only then, and each read and write has an open file of its own. Processes
+# are dear in these guests: the shell itself looks for volumes.
 _SCRIPT = f"""#!/bin/sh
 read boot </proc/sys/kernel/random/boot_id
 on_volume() {{
-  [ "$(cat /sys/block/$2/serial)" = $1 ] || return
+  found= ; read found </sys/block/$2/serial
+  [ "$found" = $1 ] || return
   eval n=\\${{next_$1:-0}}
   if [ "$(dd bs={_RECORD_BYTES} skip=$n count=1 <&4 | head -c 1)" != . ]; then
     first=$(dd bs={_PIECE} count=1 <&5 | tr -d '\\000' | head -c 1)
@@ -59,9 +61,11 @@ on_volume() {{
     eval next_$1=$((n + 1))
   fi
 }}
-while sleep 1; do
-  for disk in $(cd /sys/block; echo vd*); do
-    serial=$(cat /sys/block/$disk/serial)
+while sleep 2; do
+  for file in /sys/block/vd*/serial; do
+    serial= ; read serial <$file
+    disk=${{file%/serial}}
+    disk=${{disk##*/}}
     [ ${{#serial}} -ne {_SERIAL_DIGITS} ] ||
       on_volume $serial $disk 4</dev/$disk 5</dev/$disk 6<>/dev/$disk 7</dev/$disk 8<>/dev/$disk
   done

@@ -15,16 +15,18 @@ from tests.servers.running import TimedOutError, eventually
 HEAL_S = 600.0
 
 _UNDER_WAY = (
-    "SELECT m.id, 'move', m.state, m.kind, m.reason, m.attempts, m.last_error FROM moves m"
+    "SELECT m.id::text, 'move', m.state, m.kind, m.reason, m.attempts, m.last_error FROM moves m"
     " WHERE m.ended_at IS NULL"
     " UNION ALL "
-    "SELECT a.id, h.name, a.state, v.desired, v.observed, a.attempts, a.last_error"
+    "SELECT a.id::text, h.name, a.state, v.desired, v.observed, a.attempts, a.last_error"
     " FROM assignments a JOIN vms v ON v.id = a.vm_id JOIN hosts h ON h.id = a.host_id"
     " WHERE a.state NOT IN ('active', 'released')"
     " OR (a.state = 'active' AND v.desired = 'running' AND v.observed IN ('absent', 'lost'))"
     " OR (a.state = 'active' AND EXISTS (SELECT 1 FROM power_actions p WHERE p.vm_id = v.id))"
     " UNION ALL "
-    "SELECT d.id, 'volume', d.state, d.name, '', d.attempts, d.last_error FROM volumes d"
+    # Its tenant may request the next change at once, and a guest that crashed releases no disk.
+    "SELECT d.id || ' since ' || d.changed_at, 'volume', d.state, d.name, '', d.attempts,"
+    " d.last_error FROM volumes d"
     " WHERE d.state NOT IN ('unplaced', 'available', 'attached', 'removed')"
 )
 #: What waits without a reason or is to end, and hosts that nobody looked at since a time.

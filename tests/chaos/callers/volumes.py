@@ -44,7 +44,9 @@ class VolumeOwner(TokenHolder):
                 self._remove_volume(key)
             else:
                 self._attach_volume(key)
-        elif self.rng.random() < _DETACH_PART:  # also while it is attached, or made
+        elif seen["state"] in ("creating", "attaching", "attached") and (
+            self.rng.random() < _DETACH_PART
+        ):
             self._note_volume("detachments", self._change_volume(key, "detach", {}))
 
     def remove_volumes(self) -> None:
