@@ -39,7 +39,7 @@ BATCHES = (
     ),
     (
         faults.WorkerStruckAtVolume,
-        faults.TasksDelayed,
+        faults.Backlog,
         faults.SourceOff,
         faults.GuestFrozen,
         faults.PoolFull,
@@ -57,6 +57,9 @@ SEED = 1
 
 
 def test_nothing_is_lost_whatever_is_struck(tmp_path: Path) -> None:
+    for batch in BATCHES:
+        parts = [part for fault in batch for part in fault.strikes]
+        assert len({*parts}) == len(parts), f"two strike one part: {batch}"
     if programs() is None:
         pytest.skip("PostgreSQL is not installed: make install installs it")
     if reason := cluster.real_hosts_obstacle():
