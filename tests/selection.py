@@ -1,4 +1,7 @@
-"""Which tests `make test` runs, the short form, and which `make test-all`, the rest (ADR 0090)."""
+"""Which tests `make test` runs, the short form, and which `make test-all`, the rest (ADR 0090).
+
+Of a test of `END_TO_END` that could run on both databases, the two together run one (ADR 0112).
+"""
 
 from __future__ import annotations
 
@@ -51,6 +54,8 @@ ON_BOTH_DATABASES: Final = {
     "registry/usage/charged_parts.py": ("tests/integration/usage/test_budget_amounts.py",),
     "registry/usage/usage.py": ("tests/integration/usage/test_usage.py",),
 }
+#: Tests here go through all layers; those of `tests/integration` run on both databases.
+END_TO_END: Final = "tests/e2e/"
 _BOTH: Final = {each for tests in ON_BOTH_DATABASES.values() for each in tests}
 #: A module of tests that imports one of these tries locks and races, which differ by database too.
 _RACES = re.compile(
@@ -81,7 +86,8 @@ def left_out(items: Iterable[pytest.Item]) -> set[str]:
         return _beyond_the_short_form(items)
     if os.environ.get(PART) == REST:
         short = {item.nodeid for item in items} - _beyond_the_short_form(items)
-        return {item.nodeid for item in items if not item.get_closest_marker("shortened")} & short
+        shortened = {item.nodeid for item in items if item.get_closest_marker("shortened")}
+        return (short - shortened) | _on_one_database(items)
     return set()
 
 
@@ -92,9 +98,10 @@ def _beyond_the_short_form(items: list[pytest.Item]) -> set[str]:
     on PostgreSQL that neither races nor `ON_BOTH_DATABASES` need there and that SQLite has, too;
     and of a test marked ``sampled(n)`` all cases but every n-th. A checksum of its name chooses a
     case, so that the short form is always the same. A test that is left keeps one case at least.
+    End-to-end tests that run on PostgreSQL instead of SQLite are the rest's as well.
     """
     names = {item.nodeid for item in items if _is_long(item)}
-    names |= _on_the_other_database(items)
+    names |= _on_the_other_database(items) | _on_one_database(items)
     return names | _cases_too_many([item for item in items if item.nodeid not in names])
 
 
@@ -107,6 +114,23 @@ def _is_long(item: pytest.Item) -> bool:
 
 def _on_the_other_database(items: Iterable[pytest.Item]) -> set[str]:
     """Name the tests that run on SQLite as well and need not run on PostgreSQL."""
+    return {of["postgresql"] for of in _on_both(items)}
+
+
+def _on_one_database(items: Iterable[pytest.Item]) -> set[str]:
+    """Name end-to-end tests, each on the one of two databases on which it does not run.
+
+    The checksum of its name chooses: every other one runs on PostgreSQL.
+    """
+    return {
+        of["sqlite" if _checksum(of["sqlite"]) % 2 else "postgresql"]
+        for of in _on_both(items)
+        if of["sqlite"].startswith(END_TO_END)
+    }
+
+
+def _on_both(items: Iterable[pytest.Item]) -> list[dict[str, str]]:
+    """Return names by database of tests that could run on both, and need not run on each."""
     pairs: dict[str, dict[str, str]] = defaultdict(dict)
     for item in items:
         if _needs_both_databases(item):
@@ -115,7 +139,7 @@ def _on_the_other_database(items: Iterable[pytest.Item]) -> set[str]:
         database = None if drawn is None else drawn.params.get("register_url")
         if database:
             pairs[item.nodeid.replace(database, "")][database] = item.nodeid
-    return {of["postgresql"] for of in pairs.values() if of.keys() >= {"postgresql", "sqlite"}}
+    return [of for of in pairs.values() if of.keys() >= {"postgresql", "sqlite"}]
 
 
 def _needs_both_databases(item: pytest.Item) -> bool:

@@ -13,7 +13,8 @@ from tests.selection import ON_BOTH_DATABASES, PART, REST, SHORT, examples, left
 
 ROOT = Path(__file__).resolve().parents[3]
 DATABASES = ("sqlite", "postgresql")
-USUAL = "tests/e2e/tenants/test_vms.py"
+USUAL = "tests/integration/registry/test_vms.py"
+END_TO_END = "tests/e2e/tenants/test_vms.py"
 RACES = ROOT / "tests/integration/ledger/test_races.py"
 DIALECT = re.compile("dialect|exec_driver_sql")
 
@@ -75,6 +76,20 @@ def test_the_rest_repeats_what_the_short_form_shortens(monkeypatch: pytest.Monke
 
     assert kept(items, SHORT, monkeypatch) == {"a.py::test_a", "a.py::test_b"}
     assert kept(items, REST, monkeypatch) == {"a.py::test_a"}
+
+
+def test_an_end_to_end_test_runs_on_one_database_and_half_of_them_on_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tests = [f"{END_TO_END}::test_{n}" for n in range(40)]
+    items = [each for test in tests for each in on_both(test)]
+
+    short, rest = (kept(items, part, monkeypatch) for part in (SHORT, REST))
+
+    assert sorted(each.partition("[")[0] for each in short | rest) == sorted(tests)
+    assert all("sqlite" in each for each in short)
+    assert all("postgresql" in each for each in rest)
+    assert 10 < len(short) < 30
 
 
 @pytest.mark.parametrize(("cases", "share", "left"), [(1, 4, 1), (4, 4, 1), (9, 4, 3), (6, 2, 3)])
