@@ -71,13 +71,21 @@ class ChaosOutcome:
 
 
 def run(
-    site: Site, batches: Sequence[Sequence[type[ChaosFault]]], seed: int, say: Say
+    site: Site,
+    batches: Sequence[Sequence[type[ChaosFault]]],
+    seed: int,
+    say: Say,
+    *,
+    volumes: bool = True,
 ) -> ChaosOutcome:
-    """Strike a site with these faults, one batch after another, and look at what is left."""
+    """Strike a site with these faults, one batch after another, and look at what is left.
+
+    ``volumes``: tenants have some.
+    """
     began = time.monotonic()
     outcome = ChaosOutcome(seed)
     record = Record(site.record_file)
-    load = Load(site, record, seed)
+    load = Load(site, record, seed, volumes=volumes)
     moving = Moving(site, record, seed)
     watch = Watch(site.hosts, record)
     ears = Ears({host.name: host.consoles for host in site.hosts}, record)

@@ -37,20 +37,13 @@ BATCHES = (
         faults.ApiPaused,
         faults.DaemonFrozen,
     ),
-    (
-        faults.WorkerStruckAtVolume,
-        faults.Backlog,
-        faults.SourceOff,
-        faults.GuestFrozen,
-        faults.PoolFull,
-    ),
+    (faults.TasksDelayed, faults.SourceOff, faults.GuestFrozen, faults.PoolFull),
 )
 #: Without these a run would have tried nothing.
 TRIED = (
     *("accepted", "moves accepted", "spot VMs asked for"),
     *("live moves moved", "reservations asked for"),
     *("counts heard of guests", "disks with counts"),
-    *("attachments", "detachments", "counts heard of volumes", "volumes with counts"),
     *("elastic requests scaled", "VMs borrowed", "rounds with a memory", "months closed"),
 )
 SEED = 1
@@ -66,7 +59,7 @@ def test_nothing_is_lost_whatever_is_struck(tmp_path: Path) -> None:
         pytest.skip(f"no real hosts here: {reason}")
 
     with running_site(keep=tmp_path / "logs") as site:
-        outcome = run(site, BATCHES, SEED, print)
+        outcome = run(site, BATCHES, SEED, print, volumes=False)
 
     print(outcome.table())
     assert [str(finding) for finding in outcome.findings] == []

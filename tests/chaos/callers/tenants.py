@@ -39,6 +39,7 @@ class Tenant(VolumeOwner):
     """One tenant: holds some requests, asks for more, gives some back."""
 
     stop: threading.Event
+    with_volumes: bool
     held: dict[str, int] = field(default_factory=dict)  #: vCPUs by id of request
     kept: set[str] = field(default_factory=set)  #: requests that outlive the faults
     due: dict[str, float] = field(default_factory=dict)  #: when the others are given back
@@ -50,7 +51,7 @@ class Tenant(VolumeOwner):
         while not self.stop.wait(self.rng.uniform(*_PAUSE_S)):
             room = MAX_VCPUS_EACH - sum(self.held.values())
             first = min(self.due, key=self.due.__getitem__, default=None)
-            if self.rng.random() < VOLUME_PART:
+            if self.with_volumes and self.rng.random() < VOLUME_PART:
                 self.change_volumes()
             elif first is not None and self.due[first] <= time.monotonic():
                 del self.due[first]
@@ -110,7 +111,7 @@ class Tenant(VolumeOwner):
         if self.rng.random() < IMAGE_PART:
             body["image"] = IMAGE
             self.counts["VMs asked for with an image"] += count
-        volumes = reservation is None and len(self.volumes) < MOST
+        volumes = self.with_volumes and reservation is None and len(self.volumes) < MOST
         if volumes and self.rng.random() < NEW_VOLUME_PART:
             body["new_volumes"] = [{"name": f"{name}-data", "size_gib": SIZE_GIB}]
             self.counts["new volumes asked for"] += count
@@ -188,7 +189,7 @@ class Tenant(VolumeOwner):
 class Load:
     """All tenants, each in a thread."""
 
-    def __init__(self, site: Site, record: Record, seed: int) -> None:
+    def __init__(self, site: Site, record: Record, seed: int, *, volumes: bool) -> None:
         self.stop = threading.Event()
         self.tenants = [
             Tenant(
@@ -197,6 +198,7 @@ class Load:
                 record=record,
                 rng=random.Random(f"{seed} {name}"),
                 stop=self.stop,
+                with_volumes=volumes,
             )
             for name in TENANTS
         ]
