@@ -105,6 +105,7 @@ class Obstacles:
         self._failing = np.array(
             [host.backoff_until is not None for host in view.hosts], dtype=np.bool_
         )
+        self._accepting = frozenset(host.name for host in view.hosts if host.accepts)
         self._all_hosts = np.ones(len(view.hosts), dtype=np.bool_)
         self._index = {host.id: index for index, host in enumerate(view.hosts)}
         self._rows = rows_by_request(view.requests)
@@ -174,10 +175,8 @@ class Obstacles:
             return VOLUME_HOST_FULL
         if reason is not Reason.NO_ELIGIBLE_HOST:
             return None
-        reached = set(volumes.hosts)
-        if any(host.accepts for host in self._view.hosts if host.name in reached):
-            return VOLUME_HOST_UNSUITABLE
-        return VOLUME_HOST_CLOSED
+        is_closed = self._accepting.isdisjoint(volumes.hosts)
+        return VOLUME_HOST_CLOSED if is_closed else VOLUME_HOST_UNSUITABLE
 
     def _find_obstacles(
         self,

@@ -70,7 +70,7 @@ def _brought_by_vm(
     with_file = [row for row in rows if row.host is not None]
     reached: set[str] | None = None
     for row in with_file:
-        its = {row.host} if row.shared_pool is None else set(seeing[row.shared_pool])
+        its = {row.host} if row.shared_pool is None else set(seeing.get(row.shared_pool, ()))
         reached = its if reached is None else reached & its
     leaving = VolumeState.WITHDRAWING.value
     return BroughtVolumes(
