@@ -107,7 +107,9 @@ class Obstacles:
         )
         self._accepting = frozenset(host.name for host in view.hosts if host.accepts)
         self._all_hosts = np.ones(len(view.hosts), dtype=np.bool_)
-        self._index = {host.id: index for index, host in enumerate(view.hosts)}
+        self._index: dict[object, int] = {}
+        for index, host in enumerate(view.hosts):
+            self._index[host.id] = self._index[host.name] = index
         self._rows = rows_by_request(view.requests)
         self._labels: dict[tuple[str, ...], list[int]] = {}
         for index, host in enumerate(view.hosts):
@@ -287,17 +289,13 @@ class Obstacles:
             hosts = request.named
             yield from self._volume_obstacles(request.volumes)
         if hosts is not None:
-            named = set(hosts)
-            listed = [host.name not in named for host in self._view.hosts]
-            yield _HostObstacle("not_named", None, np.array(listed, dtype=np.bool_))
+            yield _HostObstacle("not_named", None, ~self._host_mask(hosts))
 
     def _volume_obstacles(self, volumes: BroughtVolumes) -> Iterator[_HostObstacle]:
         """Yield the hosts that do not reach the files of volumes."""
         if volumes.hosts is not None:
-            reached = set(volumes.hosts)
-            others = [host.name not in reached for host in self._view.hosts]
             what = ", ".join(volumes.names)
-            yield _HostObstacle("volume", what, np.array(others, dtype=np.bool_))
+            yield _HostObstacle("volume", what, ~self._host_mask(volumes.hosts))
 
     def _state_obstacles(
         self, row: int, request: RequestView, groups: list[VmGroupView]
@@ -345,7 +343,7 @@ class Obstacles:
         return self._hosts_where(lambda labels: label in labels)
 
     def _host_mask(self, hosts: Iterable[Any]) -> BoolArray:
-        """Return the mask of hosts with these ids, shape (H,)."""
+        """Return the mask of hosts with these ids or names, shape (H,)."""
         mask = np.zeros(len(self._accepts), dtype=np.bool_)
         mask[[self._index[host] for host in hosts if host in self._index]] = True
         return mask

@@ -59,7 +59,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
         key = (snapshot.demand[request].tobytes(), snapshot.eligible[request].tobytes())
         reasons = {part.reason for part in parts}
         if key not in seen:
-            seen[key] = shortages(snapshot, allocation, request)
+            seen[key] = shortages(after, request)
         short = seen[key] if reasons != {Reason.QUOTA} else ()
         count = sum(part.count for part in parts)
         detail = common_detail(request) | {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.model.reasons import hosts_open_to
-from placement.model.snapshot import Allocation, Snapshot
+from placement.model.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,15 +21,15 @@ class Shortage:
     missing: int  #: what the nearest host misses, in units of the resource
 
 
-def shortages(snapshot: Snapshot, allocation: Allocation, request: int) -> tuple[Shortage, ...]:
+def shortages(snapshot: Snapshot, request: int) -> tuple[Shortage, ...]:
     """Return the shortage of each resource that keeps one more VM of ``request`` off hosts.
 
-    Judged against what is free *after* ``allocation``, on the hosts that the
-    request may use. Empty when no host is open to it or none is short. Among
-    equal misses the first host is named.
+    Judged against what is free on the hosts that the request may use; for what
+    a round leaves, pass `Snapshot.after_placing`. Empty when no host is open to
+    it or none is short. Among equal misses the first host is named.
     """
     open_to = np.flatnonzero(hosts_open_to(snapshot, request))
-    missing = snapshot.demand[request] - snapshot.after_placing(allocation.placed).free[open_to]
+    missing = snapshot.demand[request] - snapshot.free[open_to]
     found = []
     for resource in range(len(snapshot.resources)):
         short = np.flatnonzero(missing[:, resource] > 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -68,25 +69,30 @@ def host_classes(hosts: Sequence[HostTraits], requests: Iterable[HostPreferences
     no request names one of them, or avoids it, but not the other.
     """
     wanted = list(requests)
-    named = sorted({each.hosts for each in wanted if each.hosts is not None})
-    avoided = sorted({each.avoid for each in wanted if each.avoid}, key=repr)
-    named_sets = [frozenset(names) for names in named]
-    avoided_sets = [frozenset(ids) for ids in avoided]
+    naming = _sets_by_member({each.hosts for each in wanted if each.hosts is not None})
+    avoiding = _sets_by_member({each.avoid for each in wanted})
     class_of: dict[object, int] = {}
     example: list[int] = []
     of_host = np.empty(len(hosts), dtype=np.int64)
     for index, host in enumerate(hosts):
-        key = (
-            host.accepts,
-            host.labels,
-            tuple(host.name in names for names in named_sets),
-            tuple(host.id in ids for ids in avoided_sets),
-        )
+        key = (host.accepts, host.labels, naming.get(host.name), avoiding.get(host.id))
         if key not in class_of:
             class_of[key] = len(example)
             example.append(index)
         of_host[index] = class_of[key]
     return HostClasses(of_host, tuple(example))
+
+
+def _sets_by_member(sets: Collection[tuple[object, ...]]) -> dict[object, frozenset[int]]:
+    """Return by member the numbers of the sets that have it.
+
+    Thousands of requests may each name a host: no host is looked for in the set of each.
+    """
+    found: defaultdict[object, set[int]] = defaultdict(set)
+    for number, members in enumerate(sets):
+        for member in members:
+            found[member].add(number)
+    return {member: frozenset(numbers) for member, numbers in found.items()}
 
 
 def eligibility(

@@ -93,11 +93,11 @@ def the_bound_is_not_beaten(snapshot, allocation):
 
 
 def shortages_are_of_what_is_free_afterwards(snapshot, allocation):
-    free = snapshot.after_placing(allocation.placed).free
+    after = snapshot.after_placing(allocation.placed)
     for left in allocation.left_out:
-        for short in shortages(snapshot, allocation, left.request):
+        for short in shortages(after, left.request):
             demand = int(snapshot.demand[left.request, short.resource])
-            assert short.missing == demand - int(free[short.nearest_host, short.resource]) > 0
+            assert short.missing == demand - int(after.free[short.nearest_host, short.resource]) > 0
             assert snapshot.eligible[left.request, snapshot.host_class[short.nearest_host]]
             assert 1 <= short.hosts_short <= short.hosts
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placement import Allocation, allocation_bound, shortages
+from placement import allocation_bound, shortages
 from tests.builders import a_snapshot
-
-NOTHING = Allocation(placed=np.zeros((0, 3), dtype=np.int64), left_out=())
 
 
 def test_the_bound_is_what_is_asked_for_where_everything_fits():
@@ -49,7 +47,7 @@ def test_each_short_resource_is_told_with_its_nearest_miss():
         demand=[(2, 4, 1)],
     )
 
-    found = shortages(snapshot, NOTHING, 0)
+    found = shortages(snapshot, 0)
 
     shown = [(s.resource, s.hosts_short, s.hosts, s.nearest_host, s.missing) for s in found]
     assert shown == [(0, 2, 3, 0, 1), (1, 2, 3, 1, 1)]
@@ -57,10 +55,10 @@ def test_each_short_resource_is_told_with_its_nearest_miss():
 
 def test_shortages_are_of_what_the_round_left():
     snapshot = a_snapshot(capacity=[(4, 9)], demand=[(3, 1)], count=2)
-    allocation = Allocation(placed=np.array([[0, 0, 1]]), left_out=())
+    after = snapshot.after_placing(np.array([[0, 0, 1]]))
 
-    assert [s.missing for s in shortages(snapshot, allocation, 0)] == [2]
+    assert [s.missing for s in shortages(after, 0)] == [2]
 
 
 def test_a_request_without_a_host_is_short_of_nothing_in_particular():
-    assert shortages(a_snapshot(eligible=[(False,)]), NOTHING, 0) == ()
+    assert shortages(a_snapshot(eligible=[(False,)]), 0) == ()
