@@ -1,6 +1,6 @@
 """Which tests `make test` runs, the short form, and which `make test-all`, the rest (ADR 0090).
 
-Of a test of `END_TO_END` that could run on both databases, the two together run one (ADR 0112).
+Of a test in `ON_ONE_DATABASE` that could run on both, the two together run one (ADR 0112).
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ ON_BOTH_DATABASES: Final = {
     "registry/usage/charged_parts.py": ("tests/integration/usage/test_budget_amounts.py",),
     "registry/usage/usage.py": ("tests/integration/usage/test_usage.py",),
 }
-#: Tests here go through all layers; those of `tests/integration` run on both databases.
-END_TO_END: Final = "tests/e2e/"
+#: Of tests in these folders that need not run on both databases, half of them run on each.
+ON_ONE_DATABASE: Final = ("tests/e2e/", "tests/integration/")
 _BOTH: Final = {each for tests in ON_BOTH_DATABASES.values() for each in tests}
 #: A module of tests that imports one of these tries locks and races, which differ by database too.
 _RACES = re.compile(
@@ -98,7 +98,7 @@ def _beyond_the_short_form(items: list[pytest.Item]) -> set[str]:
     on PostgreSQL that neither races nor `ON_BOTH_DATABASES` need there and that SQLite has, too;
     and of a test marked ``sampled(n)`` all cases but every n-th. A checksum of its name chooses a
     case, so that the short form is always the same. A test that is left keeps one case at least.
-    End-to-end tests that run on PostgreSQL instead of SQLite are the rest's as well.
+    Tests that run on PostgreSQL instead of SQLite are the rest's as well.
     """
     names = {item.nodeid for item in items if _is_long(item)}
     names |= _on_the_other_database(items) | _on_one_database(items)
@@ -118,14 +118,14 @@ def _on_the_other_database(items: Iterable[pytest.Item]) -> set[str]:
 
 
 def _on_one_database(items: Iterable[pytest.Item]) -> set[str]:
-    """Name end-to-end tests, each on the one of two databases on which it does not run.
+    """Name tests of `ON_ONE_DATABASE`, each on the one of two databases on which it does not run.
 
     The checksum of its name chooses: every other one runs on PostgreSQL.
     """
     return {
         of["sqlite" if _checksum(of["sqlite"]) % 2 else "postgresql"]
         for of in _on_both(items)
-        if of["sqlite"].startswith(END_TO_END)
+        if of["sqlite"].startswith(ON_ONE_DATABASE)
     }
 
 

@@ -13,8 +13,7 @@ from tests.selection import ON_BOTH_DATABASES, PART, REST, SHORT, examples, left
 
 ROOT = Path(__file__).resolve().parents[3]
 DATABASES = ("sqlite", "postgresql")
-USUAL = "tests/integration/registry/test_vms.py"
-END_TO_END = "tests/e2e/tenants/test_vms.py"
+USUAL = "tests/unit/registry/test_vms.py"
 RACES = ROOT / "tests/integration/ledger/test_races.py"
 DIALECT = re.compile("dialect|exec_driver_sql")
 
@@ -78,10 +77,11 @@ def test_the_rest_repeats_what_the_short_form_shortens(monkeypatch: pytest.Monke
     assert kept(items, REST, monkeypatch) == {"a.py::test_a"}
 
 
-def test_an_end_to_end_test_runs_on_one_database_and_half_of_them_on_each(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("folder", ["tests/e2e/tenants", "tests/integration/registry"])
+def test_most_tests_run_on_one_database_and_half_of_them_on_each(
+    folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tests = [f"{END_TO_END}::test_{n}" for n in range(40)]
+    tests = [f"{folder}/test_vms.py::test_{n}" for n in range(40)]
     items = [each for test in tests for each in on_both(test)]
 
     short, rest = (kept(items, part, monkeypatch) for part in (SHORT, REST))
