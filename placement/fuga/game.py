@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import sub
+from itertools import compress, count
+from operator import add, lt, sub
 from typing import Final
 
 import numpy as np
@@ -123,12 +124,8 @@ class Game:
         if former is None or former.taken != taken:
             self.moved += 1
             before = (0,) * len(taken) if former is None else former.taken
-            self._totals = [
-                total + now - was
-                for total, now, was in zip(
-                    self._totals or (0,) * len(taken), taken, before, strict=True
-                )
-            ]
+            totals = self._totals or (0,) * len(taken)
+            self._totals = list(map(sub, map(add, totals, taken), before))
             if self.noted is not None and len(self.noted) < self.most_noted:
                 self.noted.append((how, move))
 
@@ -207,16 +204,12 @@ class Game:
             rows += [row for own in self.refreshed.values() for row in own.rows]
             self._most_wanted = [max(column, default=0) for column in zip(*rows, strict=True)]
         # No strategies are checked until VMs of a kind run out, and then of that kind alone.
-        short = [
-            (kind, few)
-            for kind, (maximum, few) in enumerate(zip(self._most_wanted, left, strict=False))
-            if few < maximum
-        ]
+        short = list(compress(count(), map(lt, left, self._most_wanted)))
         if not short:
             return False
         for row in self.strategies(player).rows:
-            for kind, few in short:
-                if row[kind] > few:
+            for kind in short:
+                if row[kind] > left[kind]:
                     return True
         return False
 
