@@ -1,7 +1,7 @@
 # make install system packages and .venv; the command is then .venv/bin/fuga
 # make up      install, then fuga: API, control centre, monitor, worker, 8 hosts
 # make test    install, then the short form of the tests, real guests included (15 minutes)
-# make test-all  the other tests: all cases, both databases, all real guests, chaos (45 minutes)
+# make test-all  the other tests: all cases, PostgreSQL, all real guests, chaos (45 minutes)
 # make test-fast  in two minutes: the tests that need neither server nor host, and are not slow
 # make distribution  build Debian's image and log in to a VM of it (root, many minutes)
 # make wheel   dist/: the wheel, with web console, licences and commit
